@@ -1,0 +1,1 @@
+//! The MetaRoCE card's RTL.

@@ -1,0 +1,1 @@
+//! Single source of truth of the MetaRoCE card: headers, registers, descriptors, constants.

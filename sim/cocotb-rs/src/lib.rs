@@ -1,0 +1,1 @@
+//! Verilated models built at run time and driven by async Rust tasks.

@@ -1,0 +1,1 @@
+//! The card's RTL under cocotb-rs: bring-up, host memory, wire.

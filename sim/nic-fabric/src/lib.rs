@@ -1,0 +1,1 @@
+//! A deterministic packet-level network: links, queues, switches, loss.

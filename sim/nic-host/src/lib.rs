@@ -1,0 +1,1 @@
+//! Host side in memory: address space, IOMMU with faults, interrupt sink.

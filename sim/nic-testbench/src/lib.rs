@@ -1,0 +1,1 @@
+//! Where a card is put under test: benches, cases, experiments.
