@@ -1,0 +1,43 @@
+# The only door. `make run` and `make test` are all that a fresh machine needs.
+CARGO ?= cargo
+JOBS  ?= 2
+# The file `make run` sends, how many paths it is sprayed over, and the loss of every link.
+FILE  ?= out/verilog/card.v
+PATHS ?= 4
+LOSS  ?= 1%
+SEED  ?= 7
+
+.PHONY: help setup run test gen check verilog lint fmt bench nightly clean
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+
+setup: ## install what is missing (Debian packages)
+	@.ci/setup
+
+run: setup ## send a file (the card's own Verilog) across two simulated cards at 1 % loss
+	@$(CARGO) build -q -j$(JOBS) -p nicsim -p nic-gen
+	@target/debug/nic-gen verilog --out out/verilog
+	@target/debug/nicsim transfer --file $(FILE) --out out/received --paths $(PATHS) --loss $(LOSS) --seed $(SEED)
+	@cmp $(FILE) out/received && echo "the received file equals the sent one: $(FILE)"
+
+test: setup check ## everything: generated files, lints, all tests
+	$(CARGO) test -q -j$(JOBS) --workspace --no-fail-fast
+
+check: ## generated files are current, code is formatted, clippy is silent
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy -q -j$(JOBS) --workspace --all-targets -- -D warnings
+	$(CARGO) run -q -j$(JOBS) -p nic-gen -- all --check
+
+gen: ## write hdl/nic-spec/generated from the tables
+	$(CARGO) run -q -j$(JOBS) -p nic-gen -- all
+
+verilog: ## write the card's Verilog to out/verilog
+	$(CARGO) run -q -j$(JOBS) -p nic-gen -- verilog --out out/verilog
+
+fmt: ## format the code
+	$(CARGO) fmt --all
+
+clean: ## remove what was built
+	$(CARGO) clean
+	rm -rf out
