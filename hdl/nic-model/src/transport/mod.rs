@@ -1,0 +1,16 @@
+//! The transport, one mechanism a file.
+
+/// 256-bit maps.
+pub mod bitmap;
+
+/// Send window of one path, and the loss rule.
+pub mod window;
+
+/// Round-trip estimate.
+pub mod rtt;
+
+/// Congestion control.
+pub mod cc;
+
+/// One path, sender side.
+pub mod path;

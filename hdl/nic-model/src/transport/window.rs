@@ -1,0 +1,285 @@
+//! Send window of one path: what is in flight, what of it is acknowledged, what of it is lost.
+//!
+//! `una..nxt` are the sequence numbers that stand out, at most 256 of them, so that the receiver's bitmap always covers
+//! them. Each has an [`InFlight`] entry in a ring that grows by doubling from 16 entries, because most paths hold few.
+//!
+//! Loss is one rule: a packet is lost when an acknowledgement echoes the clock of a packet that was sent on the same
+//! path and epoch more than the reorder window after it. The path is a FIFO, so this holds for first transmissions and
+//! for retransmissions alike.
+
+use super::bitmap::{Bitmap, BITS};
+use crate::time::Ticks;
+use alloc::vec::Vec;
+use nic_spec::num::Psn;
+
+/// Index of a packet descriptor in the message layer's pool.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DescId(pub u32);
+
+/// One packet that stands out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InFlight {
+    /// What the message layer calls it.
+    pub desc: DescId,
+    /// Clock of its last transmission.
+    pub tx_ts: Ticks,
+    /// Epoch of its last transmission.
+    pub epoch: u8,
+    /// Transmissions after the first.
+    pub retries: u8,
+    /// It waits in the retransmit queue.
+    pub queued: bool,
+    /// Its last transmission was triggered by a gap: a duplicate of it speaks of reordering.
+    pub gap_resent: bool,
+    /// It was sent once more in idle time.
+    pub redundant: bool,
+}
+
+/// Why an acknowledgement was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AckError {
+    /// It acknowledges a packet that was never sent.
+    Unsent {
+        /// The highest sequence number it acknowledges.
+        acked: Psn,
+        /// The next number that will be sent.
+        nxt: Psn,
+    },
+}
+
+/// The window.
+#[derive(Clone, Debug)]
+pub struct SendWindow {
+    una: Psn,
+    nxt: Psn,
+    /// Bit i: una + i is acknowledged. Bit 0 is clear whenever una ≠ nxt.
+    acked: Bitmap,
+    acked_count: u32,
+    ring: Vec<InFlight>,
+}
+
+impl SendWindow {
+    /// An empty window whose first packet will carry `first`.
+    pub const fn new(first: Psn) -> Self {
+        Self { una: first, nxt: first, acked: Bitmap::EMPTY, acked_count: 0, ring: Vec::new() }
+    }
+
+    /// Oldest number that stands out.
+    pub const fn una(&self) -> Psn {
+        self.una
+    }
+
+    /// Next new number.
+    pub const fn nxt(&self) -> Psn {
+        self.nxt
+    }
+
+    /// Numbers between una and nxt, acknowledged ones included, 0..=256.
+    pub const fn span_pkts(&self) -> u32 {
+        self.nxt.distance_from(self.una)
+    }
+
+    /// Packets not yet acknowledged.
+    pub const fn in_flight_pkts(&self) -> u32 {
+        self.span_pkts() - self.acked_count
+    }
+
+    /// True when no new number fits under the bitmap's span or under `cap_pkts`.
+    pub const fn is_full(&self, cap_pkts: u32) -> bool {
+        self.span_pkts() >= if cap_pkts < BITS { cap_pkts } else { BITS }
+    }
+
+    fn slot(&self, psn: Psn) -> usize {
+        psn.get() as usize & (self.ring.len() - 1)
+    }
+
+    fn grow(&mut self) {
+        let old = core::mem::take(&mut self.ring);
+        let size = (old.len() * 2).max(16);
+        self.ring = alloc::vec![InFlight::default(); size];
+        for i in 0..self.span_pkts() {
+            let psn = self.una + i;
+            let to = self.slot(psn);
+            self.ring[to] = old[psn.get() as usize & (old.len() - 1)];
+        }
+    }
+
+    /// Takes the next number for a new packet. The window must not be full.
+    pub fn push(&mut self, desc: DescId, tx_ts: Ticks, epoch: u8) -> Psn {
+        assert!(!self.is_full(BITS), "a path may not hold more than {BITS} packets");
+        if self.span_pkts() as usize == self.ring.len() {
+            self.grow();
+        }
+        let psn = self.nxt;
+        let at = self.slot(psn);
+        self.ring[at] = InFlight { desc, tx_ts, epoch, ..InFlight::default() };
+        self.nxt += 1;
+        psn
+    }
+
+    /// The entry of `psn` if it stands out unacknowledged.
+    pub fn entry(&self, psn: Psn) -> Option<&InFlight> {
+        let at = psn.distance_from(self.una);
+        (at < self.span_pkts() && !self.acked.get(at)).then(|| &self.ring[self.slot(psn)])
+    }
+
+    /// The entry of `psn` if it stands out unacknowledged.
+    pub fn entry_mut(&mut self, psn: Psn) -> Option<&mut InFlight> {
+        let at = psn.distance_from(self.una);
+        if at >= self.span_pkts() || self.acked.get(at) {
+            return None;
+        }
+        let slot = self.slot(psn);
+        Some(&mut self.ring[slot])
+    }
+
+    /// Numbers not acknowledged, oldest first.
+    pub fn outstanding(&self) -> impl DoubleEndedIterator<Item = Psn> + '_ {
+        let una = self.una;
+        (0..self.span_pkts()).filter(|i| !self.acked.get(*i)).map(move |i| una + i)
+    }
+
+    /// The oldest and the newest number not acknowledged.
+    pub fn newest(&self) -> Option<Psn> {
+        self.outstanding().next_back()
+    }
+
+    /// Takes an acknowledgement: everything up to `cum`, and bit i of `sack` for cum + 1 + i. Calls `acked` for each
+    /// packet that is acknowledged for the first time, oldest first. A stale acknowledgement only adds what it knows.
+    pub fn acknowledge(
+        &mut self,
+        cum: Psn,
+        sack: &Bitmap,
+        mut acked: impl FnMut(Psn, &InFlight),
+    ) -> Result<u32, AckError> {
+        let span = self.span_pkts();
+        let base = cum + 1;
+        let ahead = base.distance_from(self.una);
+        let mut known = Bitmap::EMPTY;
+        let high = sack.highest().map_or(cum, |h| base + h);
+        if ahead <= span {
+            // The usual case: cum + 1 lies in una..=nxt.
+            let sacked_to = sack.highest().map_or(0, |h| h + 1);
+            if ahead + sacked_to > span {
+                return Err(AckError::Unsent { acked: high, nxt: self.nxt });
+            }
+            (0..ahead).for_each(|i| known.set(i));
+            sack.ones().for_each(|i| known.set(ahead + i));
+        } else {
+            let behind = self.una.distance_from(base);
+            if behind >= 1 << (Psn::BITS - 1) {
+                return Err(AckError::Unsent { acked: high, nxt: self.nxt });
+            }
+            known = *sack;
+            known.advance(behind);
+            if known.highest().is_some_and(|h| h >= span) {
+                return Err(AckError::Unsent { acked: high, nxt: self.nxt });
+            }
+        }
+        let new = known.minus(&self.acked);
+        let count = new.count();
+        for i in new.ones() {
+            let psn = self.una + i;
+            acked(psn, &self.ring[self.slot(psn)]);
+        }
+        self.acked = self.acked.union(&new);
+        self.acked_count += count;
+        let done = self.acked.leading_run();
+        if done > 0 {
+            self.una += done;
+            self.acked.advance(done);
+            self.acked_count -= done;
+        }
+        Ok(count)
+    }
+
+    /// Calls `lost` for every packet that an acknowledgement of `epoch` echoing `echo` shows to be lost, oldest first:
+    /// last sent in that epoch, more than `reorder_ticks` before `echo`, and not already queued for retransmission.
+    pub fn find_lost(&mut self, echo: Ticks, epoch: u8, reorder_ticks: u32, mut lost: impl FnMut(Psn)) {
+        let una = self.una;
+        for i in self.acked.zeros_below(self.span_pkts()) {
+            let psn = una + i;
+            let slot = self.slot(psn);
+            let entry = &mut self.ring[slot];
+            if entry.epoch == epoch && !entry.queued && echo.is_after_by(entry.tx_ts, reorder_ticks) {
+                entry.queued = true;
+                lost(psn);
+            } else if entry.retries == 0 && !entry.redundant && entry.tx_ts.is_after_by(echo, 0) {
+                // First transmissions leave in order, and a resent packet's clock only grows: all that follow are later.
+                break;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn window(first: u32, count: u32) -> SendWindow {
+        let mut w = SendWindow::new(Psn::new(first));
+        (0..count).for_each(|i| {
+            w.push(DescId(i), Ticks(100 + 10 * i), 0);
+        });
+        w
+    }
+
+    fn ack(w: &mut SendWindow, cum: u32, bits: &[u32]) -> Result<Vec<u32>, AckError> {
+        let mut sack = Bitmap::EMPTY;
+        bits.iter().for_each(|b| sack.set(*b));
+        let mut got = Vec::new();
+        w.acknowledge(Psn::new(cum), &sack, |_, e| got.push(e.desc.0))?;
+        Ok(got)
+    }
+
+    fn lost(w: &mut SendWindow, echo: u32) -> Vec<u32> {
+        let mut got = Vec::new();
+        w.find_lost(Ticks(echo), 0, 0, |p| got.push(p.get()));
+        got
+    }
+
+    #[test]
+    fn every_packet_is_acknowledged_once_across_the_sequence_wrap() {
+        let mut w = window(0xff_fffe, 6);
+        assert_eq!(ack(&mut w, 0xff_fffe, &[1, 3]), Ok(alloc::vec![0, 2, 4]));
+        assert_eq!((w.una().get(), w.in_flight_pkts()), (0xff_ffff, 3));
+        assert_eq!(ack(&mut w, 0xff_fffe, &[1, 3]), Ok(alloc::vec![]), "again");
+        assert_eq!(ack(&mut w, 0xff_fffd, &[2]), Ok(alloc::vec![]), "a stale one");
+        assert_eq!(ack(&mut w, 3, &[]), Ok(alloc::vec![1, 3, 5]));
+        assert_eq!((w.una(), w.in_flight_pkts()), (w.nxt(), 0));
+    }
+
+    #[test]
+    fn an_acknowledgement_of_what_was_never_sent_is_refused() {
+        let mut w = window(10, 4);
+        for (cum, bits) in [(14, &[][..]), (12, &[1][..]), (9, &[4][..]), (0x80_0009, &[][..])] {
+            assert!(ack(&mut w, cum, bits).is_err(), "cum {cum} bits {bits:?}");
+        }
+        assert_eq!(w.in_flight_pkts(), 4);
+        assert_eq!(ack(&mut w, 13, &[]).map(|v| v.len()), Ok(4));
+    }
+
+    #[test]
+    fn a_gap_is_lost_once_per_evidence_and_again_when_its_retransmission_is_passed() {
+        let mut w = window(0, 6);
+        assert_eq!(ack(&mut w, 1, &[1, 2]), Ok(alloc::vec![0, 1, 3, 4]));
+        assert_eq!(lost(&mut w, 140), [2]);
+        assert_eq!(lost(&mut w, 150), [], "already queued");
+        let e = w.entry_mut(Psn::new(2)).expect("still out");
+        (e.queued, e.tx_ts, e.retries) = (false, Ticks(200), 1);
+        assert_eq!(lost(&mut w, 160), [5], "passed by a later first transmission");
+        assert_eq!(lost(&mut w, 210), [2], "the retransmission was passed too");
+    }
+
+    #[test]
+    fn a_path_holds_at_most_256_packets() {
+        let mut w = window(0xff_ff80, 256);
+        assert!(w.is_full(300) && w.is_full(256));
+        assert_eq!(ack(&mut w, 0xff_ff7f, &(1..256).collect::<Vec<_>>()).map(|v| v.len()), Ok(255));
+        assert!(w.is_full(256), "the hole at the base holds the window");
+        assert_eq!(w.outstanding().count(), 1);
+        assert_eq!(ack(&mut w, 0xff_ff80, &[]).map(|v| v.len()), Ok(1));
+        assert_eq!(w.span_pkts(), 0);
+    }
+}
