@@ -1,5 +1,7 @@
 //! Small enumerations of numbers that cross a boundary: one table gives the enum, its codes and its documents.
 
+use crate::layout::Layout;
+
 /// One code of an enumeration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Code {
@@ -20,6 +22,17 @@ pub struct Codes {
     pub doc: &'static str,
     /// All codes in order.
     pub codes: &'static [Code],
+}
+
+/// Says that a field of a format holds a code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CodedField {
+    /// The format.
+    pub layout: &'static Layout,
+    /// Name of the field.
+    pub field: &'static str,
+    /// What its values mean.
+    pub codes: &'static Codes,
 }
 
 /// A number that is no code of an enumeration.
@@ -91,8 +104,6 @@ macro_rules! codes {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-
     codes! {
         /// Two things.
         pub enum Thing(u8) {
@@ -107,6 +118,7 @@ mod tests {
     fn a_code_comes_back_and_an_unknown_number_is_an_error() {
         assert_eq!(Thing::try_from(5), Ok(Thing::Five));
         assert_eq!((Thing::One.code(), Thing::One.name(), Thing::ALL.len()), (1, "ONE", 2));
+        assert_eq!(Thing::CODES.codes.iter().map(|c| c.value).collect::<Vec<_>>(), [1, 5]);
         assert_eq!(Thing::try_from(2).unwrap_err().to_string(), "0x2 is no Thing");
     }
 }

@@ -21,7 +21,10 @@ pub use doorbell::Doorbell;
 pub use mr::{MrRow, ACCESS_LOCAL_WRITE, ACCESS_REMOTE_ATOMIC, ACCESS_REMOTE_READ, ACCESS_REMOTE_WRITE};
 pub use wqe::{Wqe, WqeOpcode};
 
-use crate::{codes::Codes, layout::Layout};
+use crate::{
+    codes::{CodedField, Codes},
+    layout::Layout,
+};
 
 /// Version of the formats in this module; a change of any of them raises it.
 pub const FORMAT_VERSION: u32 = 1;
@@ -42,6 +45,13 @@ pub const LAYOUTS: &[&Layout] = &[
 
 /// Every enumeration used in the formats.
 pub const CODES: &[&Codes] = &[&WqeOpcode::CODES, &CqeOpcode::CODES, &Status::CODES, &Table::CODES];
+
+/// Fields that hold codes.
+pub const CODED_FIELDS: &[CodedField] = &[
+    CodedField { layout: &Wqe::LAYOUT, field: "opcode", codes: &WqeOpcode::CODES },
+    CodedField { layout: &Cqe::LAYOUT, field: "opcode", codes: &CqeOpcode::CODES },
+    CodedField { layout: &Cqe::LAYOUT, field: "status", codes: &Status::CODES },
+];
 
 #[cfg(test)]
 mod tests {

@@ -6,7 +6,25 @@
 //! value is sent least significant byte first. Algorithm of IBTA annex A17; VLAN tags are outside of it.
 
 use super::{Bth, Ipv4, Ipv6, Udp};
-use crate::consts::ICRC_BYTES;
+use crate::{
+    consts::ICRC_BYTES,
+    layout::{set_bits, Field},
+};
+
+/// Fields of the IPv4 header that the ICRC takes as ones.
+pub const MASKED_IPV4: &[Field] =
+    &[Ipv4::LAYOUT.field("dscp"), Ipv4::LAYOUT.field("ecn"), Ipv4::LAYOUT.field("ttl"), Ipv4::LAYOUT.field("checksum")];
+/// Fields of the IPv6 header that the ICRC takes as ones.
+pub const MASKED_IPV6: &[Field] = &[
+    Ipv6::LAYOUT.field("dscp"),
+    Ipv6::LAYOUT.field("ecn"),
+    Ipv6::LAYOUT.field("flow_label"),
+    Ipv6::LAYOUT.field("hop_limit"),
+];
+/// Fields of the UDP header that the ICRC takes as ones.
+pub const MASKED_UDP: &[Field] = &[Udp::LAYOUT.field("checksum")];
+/// Fields of the base transport header that the ICRC takes as ones.
+pub const MASKED_BTH: &[Field] = &[Bth::LAYOUT.field("fecn"), Bth::LAYOUT.field("becn"), Bth::LAYOUT.field("resv6")];
 
 /// CRC-32 polynomial of Ethernet, least significant bit first.
 pub const CRC32_POLY_REFLECTED: u32 = 0xedb8_8320;
@@ -130,12 +148,19 @@ impl core::error::Error for IcrcError {}
 /// CRC register after the 8 bytes of ones that come before the IP header.
 pub const ICRC_SEED: u32 = 0xdebb_20e3;
 
-/// Headers with the fields set to ones that the ICRC leaves out, and their length.
+/// Sets `fields` of the header at the start of `header` to ones.
+fn set_ones(header: &mut [u8], fields: &[Field]) {
+    for field in fields {
+        set_bits(header, field.order, field.bit_offset, field.bits, u64::MAX >> (64 - field.bits));
+    }
+}
+
+/// Headers with the masked fields set to ones, and their length.
 fn masked_headers(packet: &[u8]) -> Result<([u8; Ipv6::LEN + Udp::LEN + Bth::LEN], usize), IcrcError> {
     let first_byte = *packet.first().ok_or(IcrcError::TooShort { need_bytes: Ipv4::LEN, have_bytes: 0 })?;
-    let ip_len = match first_byte {
-        0x45 => Ipv4::LEN,
-        0x60..=0x6f => Ipv6::LEN,
+    let (ip_len, masked_ip) = match first_byte {
+        0x45 => (Ipv4::LEN, MASKED_IPV4),
+        0x60..=0x6f => (Ipv6::LEN, MASKED_IPV6),
         _ => return Err(IcrcError::BadIpVersion { first_byte }),
     };
     let len = ip_len + Udp::LEN + Bth::LEN;
@@ -144,14 +169,9 @@ fn masked_headers(packet: &[u8]) -> Result<([u8; Ipv6::LEN + Udp::LEN + Bth::LEN
     }
     let mut headers = [0; Ipv6::LEN + Udp::LEN + Bth::LEN];
     headers[..len].copy_from_slice(&packet[..len]);
-    if ip_len == Ipv4::LEN {
-        Ipv4(&mut headers[..]).set_dscp(crate::num::Dscp::new(0x3f)).set_ecn(3).set_ttl(0xff).set_checksum(0xffff);
-    } else {
-        let mut ip = Ipv6(&mut headers[..]);
-        ip.set_dscp(crate::num::Dscp::new(0x3f)).set_ecn(3).set_flow_label(0xf_ffff).set_hop_limit(0xff);
-    }
-    Udp(&mut headers[ip_len..]).set_checksum(0xffff);
-    Bth(&mut headers[ip_len + Udp::LEN..]).set_fecn(true).set_becn(true).set_resv6(0x3f);
+    set_ones(&mut headers, masked_ip);
+    set_ones(&mut headers[ip_len..], MASKED_UDP);
+    set_ones(&mut headers[ip_len + Udp::LEN..], MASKED_BTH);
     Ok((headers, len))
 }
 

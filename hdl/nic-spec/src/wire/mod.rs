@@ -56,7 +56,7 @@ pub use tmth::Tmth;
 pub use udp::Udp;
 pub use vlan::Vlan;
 
-use crate::layout::Layout;
+use crate::{codes::CodedField, layout::Layout};
 
 /// Protocol number of UDP in IPv4 and IPv6.
 pub const IP_PROTOCOL_UDP: u8 = 17;
@@ -93,4 +93,11 @@ pub const LAYOUTS: &[&Layout] = &[
     &Pbth::LAYOUT,
     &Pcth::LAYOUT,
     &Psth::LAYOUT,
+];
+
+/// Fields that hold codes.
+pub const CODED_FIELDS: &[CodedField] = &[
+    CodedField { layout: &Bth::LAYOUT, field: "opcode", codes: &Opcode::CODES },
+    CodedField { layout: &Nxth::LAYOUT, field: "reason", codes: &NakReason::CODES },
+    CodedField { layout: &Pcth::LAYOUT, field: "op", codes: &PathOp::CODES },
 ];

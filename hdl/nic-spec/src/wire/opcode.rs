@@ -1,6 +1,9 @@
 //! The parse graph as a table: opcodes, the headers that follow BTH and PXTH, and when an optional one is there.
 
-use crate::layout::{Field, Layout};
+use crate::{
+    codes::{Code, Codes},
+    layout::{Field, Layout},
+};
 
 macro_rules! headers {
     ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
@@ -135,6 +138,13 @@ macro_rules! opcodes {
         }),+];
 
         impl Opcode {
+            /// The opcodes as an enumeration.
+            pub const CODES: Codes = Codes {
+                name: "Opcode",
+                doc: " Operation of a packet.",
+                codes: &[$(Code { name: $name, value: $code, doc: concat!($($doc),+) }),+],
+            };
+
             /// The opcode's row of the parse graph.
             pub const fn info(self) -> &'static OpcodeInfo {
                 let mut i = 0;
