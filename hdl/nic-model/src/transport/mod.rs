@@ -14,3 +14,9 @@ pub mod cc;
 
 /// One path, sender side.
 pub mod path;
+
+/// One path, receiver side.
+pub mod rx_path;
+
+/// The receiver's share-out, and the sender's pacing.
+pub mod rate_hint;

@@ -1,0 +1,226 @@
+//! One path of a connection, receiver side: what arrived, what is owed an acknowledgement.
+//!
+//! A packet is first checked (nothing changes) and committed once its payload is on its way to memory, so a bit of the
+//! bitmap means *placed*. A refused packet leaves no trace and will come again. CE marks count even on duplicates.
+
+use super::bitmap::{Bitmap, BITS};
+use crate::config::TransportConfig;
+use crate::time::{Ticks, Time};
+use nic_spec::num::Psn;
+
+/// Whether a sequenced packet is new.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// New and within the window.
+    Accept,
+    /// Seen before: acknowledge again, place nothing.
+    Duplicate,
+    /// Beyond what the bitmap covers: drop and count.
+    OutOfWindow,
+}
+
+/// When an acknowledgement is owed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AckDue {
+    /// At once.
+    Now,
+    /// At the path's deadline at the latest.
+    Later,
+}
+
+/// The packet that triggers an acknowledgement.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Trigger {
+    /// Its sequence number.
+    pub pseq: Psn,
+    /// Its clock.
+    pub tx_ts: Ticks,
+    /// When it arrived.
+    pub arrived: Time,
+    /// Its epoch.
+    pub epoch: u8,
+    /// Its plane.
+    pub plane: u8,
+    /// It was marked CE.
+    pub ce: bool,
+    /// It was a retransmission.
+    pub rtx: bool,
+    /// It was a duplicate.
+    pub dup: bool,
+}
+
+/// What arrived, as the sender stated it.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival {
+    /// The packet.
+    pub trigger: Trigger,
+    /// Payload, bytes.
+    pub len_bytes: u32,
+    /// The sender asks for an acknowledgement, or the packet ends its message.
+    pub ack_now: bool,
+}
+
+/// The path.
+#[derive(Clone, Copy, Debug)]
+pub struct RxPath {
+    /// Everything up to this arrived.
+    cum: Psn,
+    /// Bit i: cum + 1 + i arrived. Bit 0 is always clear.
+    map: Bitmap,
+    ce_cnt: u16,
+    trigger: Trigger,
+    owed_pkts: u32,
+    owed_bytes: u32,
+    deadline: Time,
+    heard: bool,
+}
+
+impl RxPath {
+    /// A path whose first packet will carry `first`.
+    pub fn new(first: Psn) -> Self {
+        Self {
+            cum: first - 1,
+            map: Bitmap::EMPTY,
+            ce_cnt: 0,
+            trigger: Trigger::default(),
+            owed_pkts: 0,
+            owed_bytes: 0,
+            deadline: Time::NEVER,
+            heard: false,
+        }
+    }
+
+    /// Everything up to this arrived.
+    pub const fn cum(&self) -> Psn {
+        self.cum
+    }
+
+    /// What arrived beyond `cum` + 1.
+    pub const fn map(&self) -> &Bitmap {
+        &self.map
+    }
+
+    /// CE-marked packets so far, modulo 2^16.
+    pub const fn ce_cnt(&self) -> u16 {
+        self.ce_cnt
+    }
+
+    /// The packet that the next acknowledgement echoes.
+    pub const fn trigger(&self) -> &Trigger {
+        &self.trigger
+    }
+
+    /// When an owed acknowledgement must leave.
+    pub const fn deadline(&self) -> Time {
+        self.deadline
+    }
+
+    /// Is `pseq` new? Changes nothing.
+    pub fn check(&self, pseq: Psn) -> Verdict {
+        let ahead = pseq.distance_from(self.cum);
+        if ahead == 0 || ahead >= 1 << (Psn::BITS - 1) {
+            Verdict::Duplicate
+        } else if ahead > BITS {
+            Verdict::OutOfWindow
+        } else if self.map.get(ahead - 1) {
+            Verdict::Duplicate
+        } else {
+            Verdict::Accept
+        }
+    }
+
+    /// Records a packet that [`check`](Self::check) accepted and whose payload is on its way to memory.
+    pub fn commit(&mut self, a: &Arrival, cfg: &TransportConfig) -> AckDue {
+        let ahead = a.trigger.pseq.distance_from(self.cum);
+        self.map.set(ahead - 1);
+        let run = self.map.leading_run();
+        self.cum += run;
+        self.map.advance(run);
+        let hole = !self.map.is_empty();
+        let first = !core::mem::replace(&mut self.heard, true);
+        self.owed_bytes = self.owed_bytes.saturating_add(a.len_bytes);
+        self.arrived(a, cfg, hole || first)
+    }
+
+    /// Records a duplicate: it is acknowledged at once and its mark counts.
+    pub fn duplicate(&mut self, a: &Arrival, cfg: &TransportConfig) -> AckDue {
+        self.arrived(a, cfg, true)
+    }
+
+    fn arrived(&mut self, a: &Arrival, cfg: &TransportConfig, now: bool) -> AckDue {
+        self.ce_cnt = self.ce_cnt.wrapping_add(u16::from(a.trigger.ce));
+        self.trigger = a.trigger;
+        self.owed_pkts += 1;
+        if self.deadline == Time::NEVER {
+            self.deadline = a.trigger.arrived.after_ps(cfg.ack_delay_ps);
+        }
+        if now || a.ack_now || a.trigger.ce || self.owed_pkts >= cfg.ack_packets || self.owed_bytes >= cfg.ack_bytes {
+            AckDue::Now
+        } else {
+            AckDue::Later
+        }
+    }
+
+    /// Records a probe: it is answered at once.
+    pub fn probe(&mut self, trigger: Trigger) {
+        self.trigger = trigger;
+        self.ce_cnt = self.ce_cnt.wrapping_add(u16::from(trigger.ce));
+    }
+
+    /// An acknowledgement was built from this state.
+    pub fn acknowledged(&mut self) {
+        (self.owed_pkts, self.owed_bytes, self.deadline) = (0, 0, Time::NEVER);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn arrival(pseq: u32) -> Arrival {
+        Arrival { trigger: Trigger { pseq: Psn::new(pseq), ..Trigger::default() }, len_bytes: 1000, ack_now: false }
+    }
+
+    #[test]
+    fn packets_in_any_order_are_accepted_once_across_the_wrap() {
+        let cfg = TransportConfig::default();
+        let first = 0xff_fff0u32;
+        let mut path = RxPath::new(Psn::new(first));
+        for i in (0..32).rev() {
+            let pseq = (first + i) & 0xff_ffff;
+            assert_eq!(path.check(Psn::new(pseq)), Verdict::Accept);
+            path.commit(&arrival(pseq), &cfg);
+            assert_eq!(path.check(Psn::new(pseq)), Verdict::Duplicate);
+        }
+        assert_eq!((path.cum().get(), path.map().is_empty()), ((first + 31) & 0xff_ffff, true));
+    }
+
+    #[test]
+    fn the_window_is_the_256_packets_after_cum() {
+        let path = RxPath::new(Psn::new(10));
+        assert_eq!(path.check(Psn::new(9)), Verdict::Duplicate);
+        assert_eq!(path.check(Psn::new(265)), Verdict::Accept);
+        assert_eq!(path.check(Psn::new(266)), Verdict::OutOfWindow);
+    }
+
+    #[test]
+    fn acknowledgements_are_due_at_once_for_a_hole_a_mark_or_the_fourth_packet() {
+        let cfg = TransportConfig::default();
+        let mut path = RxPath::new(Psn::new(0));
+        assert_eq!(path.commit(&arrival(0), &cfg), AckDue::Now, "first of the path");
+        path.acknowledged();
+        for i in 1..4 {
+            assert_eq!(path.commit(&arrival(i), &cfg), AckDue::Later);
+        }
+        assert_eq!(path.commit(&arrival(4), &cfg), AckDue::Now, "fourth");
+        path.acknowledged();
+        let mut marked = arrival(5);
+        marked.trigger.ce = true;
+        assert_eq!(path.commit(&marked, &cfg), AckDue::Now);
+        path.acknowledged();
+        assert_eq!(path.commit(&arrival(7), &cfg), AckDue::Now, "hole");
+        path.acknowledged();
+        marked.trigger.pseq = Psn::new(7);
+        assert_eq!((path.duplicate(&marked, &cfg), path.ce_cnt()), (AckDue::Now, 2));
+    }
+}
