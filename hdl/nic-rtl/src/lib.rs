@@ -1,1 +1,7 @@
 //! The MetaRoCE card's RTL.
+
+// What flows between the blocks.
+pub mod stream;
+
+// Sizes of one build, checked at elaboration.
+pub mod params;
