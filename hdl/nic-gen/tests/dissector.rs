@@ -218,7 +218,7 @@ fn malformed_packets_are_named_by_the_counter_of_their_drop() {
         let mut frame = of(name);
         frame.truncate(frame.len() - 4);
         edit(&mut frame, bth);
-        reseal(&frame[..14].to_vec(), frame.split_off(14))
+        reseal(&frame[..14], frame[14..].to_vec())
     };
     let frames = [
         edited("write", |frame, bth| frame[bth] = 0xef),

@@ -219,18 +219,31 @@ const fn place(order: Order, at: usize, bits: usize) -> (usize, usize, usize) {
     (first, last_bit / 8 - first + 1, shift)
 }
 
+/// The bytes as a number. A loop of known length, which the compiler turns into loads; `copy_from_slice` would be a call
+/// where it does not optimise fully.
 #[inline(always)]
 fn load_word(bytes: &[u8], order: Order) -> u64 {
-    let mut word = [0u8; 8];
-    match order {
-        Order::Big => {
-            word[8 - bytes.len()..].copy_from_slice(bytes);
-            u64::from_be_bytes(word)
-        }
-        Order::Little => {
-            word[..bytes.len()].copy_from_slice(bytes);
-            u64::from_le_bytes(word)
-        }
+    let (mut word, mut i) = (0, 0);
+    while i < bytes.len() {
+        word |= match order {
+            Order::Big => u64::from(bytes[i]) << (8 * (bytes.len() - 1 - i)),
+            Order::Little => u64::from(bytes[i]) << (8 * i),
+        };
+        i += 1;
+    }
+    word
+}
+
+/// The number as bytes.
+#[inline(always)]
+fn store_word(bytes: &mut [u8], order: Order, word: u64) {
+    let (len, mut i) = (bytes.len(), 0);
+    while i < len {
+        bytes[i] = match order {
+            Order::Big => (word >> (8 * (len - 1 - i))) as u8,
+            Order::Little => (word >> (8 * i)) as u8,
+        };
+        i += 1;
     }
 }
 
@@ -248,10 +261,7 @@ pub fn set_bits(buf: &mut [u8], order: Order, at: usize, bits: usize, value: u64
     let (first, len, shift) = place(order, at, bits);
     let bytes = &mut buf[first..first + len];
     let word = if bits == 8 * len { value } else { load_word(bytes, order) & !(mask(bits) << shift) | value << shift };
-    match order {
-        Order::Big => bytes.copy_from_slice(&word.to_be_bytes()[8 - len..]),
-        Order::Little => bytes.copy_from_slice(&word.to_le_bytes()[..len]),
-    }
+    store_word(bytes, order, word);
 }
 
 pub(crate) const fn str_eq(a: &str, b: &str) -> bool {
@@ -342,6 +352,7 @@ macro_rules! layout {
                 Self::new_checked(buf).map(|_| (Self(&buf[..$len]), &buf[$len..]))
             }
         }
+        #[allow(clippy::len_without_is_empty)] // `len` is a field of some formats
         impl<T: AsRef<[u8]>> $name<T> {
             /// Wraps `buf`, which must hold at least the whole format; accessors cannot fail afterwards.
             pub fn new_checked(buf: T) -> Result<Self, $crate::layout::TooShort> {

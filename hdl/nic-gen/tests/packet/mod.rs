@@ -57,7 +57,7 @@ pub fn vectors() -> Vec<Vector> {
 /// A number, or a hex string: bytes, unless the field is one of 64 bits.
 fn expected(key: &str, value: &toml::Value) -> Value {
     let (header, field) = key.split_once('.').unwrap_or((key, ""));
-    let header = header.trim_end_matches(|c: char| c == '0' || c == '1');
+    let header = header.trim_end_matches(['0', '1']);
     let bits = LAYOUTS.iter().find(|l| l.name.to_lowercase() == header).and_then(|l| l.find(field)).map(|f| f.bits);
     match (value.as_integer(), value.as_str()) {
         (Some(number), _) => Value::Number(number as u64),

@@ -28,7 +28,7 @@ layout! {
 }
 
 /// Protocol numbers of the extension headers, and of "nothing follows".
-const EXTENSIONS: [u8; 9] = [0, 43, 44, 50, 51, 59, 60, 135, 139];
+pub const IPV6_EXTENSIONS: &[u8] = &[0, 43, 44, 50, 51, 59, 60, 135, 139];
 
 impl<T: AsRef<[u8]>> Ipv6<T> {
     /// Checks what the card requires of a header; the error is the counter of the drop.
@@ -36,7 +36,7 @@ impl<T: AsRef<[u8]>> Ipv6<T> {
         match self.next_header() {
             _ if self.version() != 6 => Err(Counter::RxBadIpVersion),
             IP_PROTOCOL_UDP => Ok(()),
-            next if EXTENSIONS.contains(&next) => Err(Counter::RxIpv6Extension),
+            next if IPV6_EXTENSIONS.contains(&next) => Err(Counter::RxIpv6Extension),
             _ => Err(Counter::RxNotUdp),
         }
     }

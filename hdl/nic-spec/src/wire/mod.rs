@@ -42,7 +42,7 @@ pub use bxth::Bxth;
 pub use eth::{Eth, ETHERTYPE_IPV4, ETHERTYPE_IPV6, ETHERTYPE_VLAN, ETHERTYPE_VLAN_SERVICE};
 pub use immdt::{Ieth, ImmDt};
 pub use ipv4::Ipv4;
-pub use ipv6::Ipv6;
+pub use ipv6::{Ipv6, IPV6_EXTENSIONS};
 pub use mxth::Mxth;
 pub use nxth::{NakReason, Nxth};
 pub use opcode::{Condition, Header, Opcode, Step};

@@ -221,7 +221,7 @@ impl OpcodeInfo {
 
     /// Length of the header chain after PXTH when `is_set` answers for the flags. Bytes.
     pub fn len_bytes(&self, mut is_set: impl FnMut(&Condition) -> bool) -> usize {
-        let present = |step: &&Step| step.when.as_ref().map_or(true, &mut is_set);
+        let present = |step: &&Step| step.when.as_ref().is_none_or(&mut is_set);
         self.steps.iter().filter(present).map(|step| step.header.layout().len_bytes).sum()
     }
 }
