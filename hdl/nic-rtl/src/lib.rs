@@ -5,3 +5,6 @@ pub mod stream;
 
 // Sizes of one build, checked at elaboration.
 pub mod params;
+
+// Building blocks that know nothing of NICs.
+pub mod prim;
