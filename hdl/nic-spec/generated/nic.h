@@ -101,7 +101,7 @@ static inline void nic_put(void *format, unsigned bit, unsigned bits, uint64_t v
 #define NIC_CTX_STATUS_ERROR_SHIFT 1
 #define NIC_CTX_STATUS_ERROR_MASK 0x2u /* The last command named no table or no row of it; nothing was written. */
 
-/* Timers and limits of the reliable transport. Ticks are cycles of the core clock; resets assume 250 MHz. */
+/* Timers and limits of the reliable transport. Ticks are cycles of the core clock; resets assume its default of 250 MHz. */
 #define NIC_TRANSPORT_BLOCK_TYPE 0x4u
 #define NIC_TRANSPORT_BLOCK_VERSION 1u
 #define NIC_TRANSPORT_TYPE 0x3000u /* Type of the block. */
@@ -383,6 +383,7 @@ NIC_STATIC_ASSERT(sizeof(struct nic_cq_row) == 64, "size of cq_row");
 #define NIC_HOLD_UNIT_NS 16u /* Unit of the receiver residency in an ACK. [ns] */
 #define NIC_RATE_HINT_UNLIMITED 16777215u /* Rate hint that states no limit. [Mb/s] */
 #define NIC_SYNDROME_ACK 31u /* AETH syndrome of an ACK that grants no IBTA credit. */
+#define NIC_CLOCK_KHZ 250000u /* Frequency of the core clock. [kHz] */
 #define NIC_PATHS_PER_CONN 4u /* Paths of a connection. [paths] */
 #define NIC_WINDOW_PKTS 64u /* Packets in flight on one path, at most. [packets] */
 #define NIC_MSGS_PER_STREAM 64u /* Messages in flight on one stream, at most. [messages] */

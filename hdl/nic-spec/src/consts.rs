@@ -82,6 +82,8 @@ constants! {
     fixed RATE_HINT_UNLIMITED: u32 = 0xff_ffff, "Mb/s", 0xff_ffff..=0xff_ffff, "this project";
     /// AETH syndrome of an ACK that grants no IBTA credit.
     fixed SYNDROME_ACK: u8 = 0x1f, "", 0x1f..=0x1f, "IBTA AETH";
+    /// Frequency of the core clock.
+    tunable CLOCK_KHZ: u32 = 250000, "kHz", 1000..=1000000, "this project";
     /// Paths of a connection.
     tunable PATHS_PER_CONN: u32 = 4, "paths", 1..=256, "this project; 12 at full rate";
     /// Packets in flight on one path, at most.

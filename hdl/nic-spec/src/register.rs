@@ -154,7 +154,7 @@ macro_rules! csr_block {
         block $block:literal: type $type:literal, version $version:literal, base $base:literal, next $next:literal;
         $(
             $(#[doc = $rdoc:literal])+
-            $offset:literal $name:ident $([$count:literal])?: $access:ident = $reset:literal, $unit:literal
+            $offset:literal $name:ident $([$count:literal])?: $access:ident = $reset:expr, $unit:literal
             $({ $($(#[doc = $fdoc:literal])+ $field:ident: $shift:literal, $bits:literal;)+ })?;
         )*
     ) => {

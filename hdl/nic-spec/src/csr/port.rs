@@ -1,6 +1,6 @@
 //! Block `port`: the Ethernet port.
 
-use crate::csr_block;
+use crate::{consts::UDP_DPORT as DPORT, csr_block};
 
 csr_block! {
     /// The Ethernet port.
@@ -13,7 +13,7 @@ csr_block! {
         MAC_HI_VALUE: 0, 16;
     };
     /// UDP destination port sent and accepted.
-    0x14 UDP_DPORT: rw = 4791, "port" {
+    0x14 UDP_DPORT: rw = DPORT as u32, "port" {
         /// The port.
         UDP_DPORT_VALUE: 0, 16;
     };
