@@ -347,7 +347,7 @@ impl B {
     /// Prefixes `prefix_` to the names of everything made inside `f`, so that a helper can be used twice.
     #[track_caller]
     pub fn scope<T>(&self, prefix: &str, f: impl FnOnce() -> T) -> T {
-        names::check(prefix);
+        names::check_part(prefix);
         let old = self.inner.borrow().prefix.clone();
         self.inner.borrow_mut().prefix = format!("{old}{prefix}_");
         let r = f();
@@ -455,7 +455,7 @@ impl B {
     /// First value whose condition holds, else `default`.
     #[track_caller]
     pub fn select<'a>(&'a self, arms: &[(S<'a>, S<'a>)], default: impl Operand<'a>) -> S<'a> {
-        let w = default.width().or(arms.first().map(|a| a.1.w));
+        let w = default.operand_width().or(arms.first().map(|a| a.1.w));
         let w = w.expect("a selection among nothing");
         let mut r = default.sized(self, w);
         for (c, v) in arms.iter().rev() {

@@ -47,7 +47,7 @@ impl Layout {
     pub fn push(&mut self, name: impl Into<String>, width: u32, is_reverse: bool) {
         let name = name.into();
         assert!(width > 0, "field `{name}` of zero width");
-        crate::names::check(&name);
+        crate::names::check_part(&name);
         assert!(self.fields.iter().all(|f| f.name != name), "two fields named `{name}`");
         self.fields.push(Field { name, width, is_reverse });
     }
@@ -515,6 +515,17 @@ macro_rules! record {
             }
         }
         impl<'a> $crate::Record<'a> for $Name<'a> {}
+        const _: () = {
+            use $crate::hdl::rust_hdl::prelude::Direction;
+            #[allow(missing_docs)]
+            pub struct Wires<D> {
+                $(pub $f: $crate::hdl::Wire<D>),*
+            }
+            $crate::__hdl_interface!([D: Direction + 'static] Wires<D> { $($f: $crate::hdl::Wire<D>),* });
+            impl $crate::hdl::HdlRecord for $Name<'static> {
+                type Wires<D: Direction + 'static> = Wires<D>;
+            }
+        };
     };
 }
 
@@ -557,5 +568,24 @@ macro_rules! bundle {
             }
         }
         impl<'a> $crate::Bundle<'a> for $Name<'a> {}
+        const _: () = {
+            use $crate::hdl::{End, SinkEnd, SourceEnd, Wire};
+            #[allow(missing_docs)]
+            pub struct Ports<X: End> {
+                $(pub $f: Wire<X::Fwd>,)*
+                $($(pub $r: Wire<X::Rev>,)*)?
+            }
+            $crate::__hdl_interface!([X: End] Ports<X> { $($f: Wire<X::Fwd>,)* $($($r: Wire<X::Rev>,)*)? });
+            impl Ports<SourceEnd> {
+                /// Connects this source to a sink.
+                #[allow(dead_code)]
+                pub fn join(&mut self, sink: &mut Ports<SinkEnd>) {
+                    $crate::hdl::join_fields(self, sink);
+                }
+            }
+            impl $crate::hdl::HdlFields for $Name<'static> {
+                type Ports<X: End> = Ports<X>;
+            }
+        };
     };
 }

@@ -5,12 +5,14 @@
 //! combinational loops when a module is finished, always with a sentence and the line at fault. [`module!`] gives a
 //! module its port list and its typed instance handle, [`record!`] and [`bundle!`] name the fields of rows, payloads and
 //! ports. A finished module ([`ModDef`]) is printed as Verilog or run by the interpreter ([`Sim`]).
+mod block;
 mod builder;
 mod check;
 mod code;
 mod emit;
 mod flat;
 mod fold;
+pub mod hdl;
 mod layout;
 mod logic;
 mod mem;
@@ -21,6 +23,7 @@ mod signal;
 mod sim;
 mod words;
 
+pub use block::{on_big_stack, verilog, BlockOf, ClockPorts, HdlBlock, HdlGroup, HdlModule, HdlPorts};
 pub use builder::{Domain, When, B};
 pub use layout::{Bundle, ConstRecord, Field, Fields, Flow, Layout, Raw, Record, Stream};
 pub use logic::Fsm;

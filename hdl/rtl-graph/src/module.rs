@@ -85,7 +85,7 @@ impl ModDef {
         out
     }
 
-    fn append_text(&self, seen: &mut HashSet<String>, out: &mut String) {
+    pub(crate) fn append_text(&self, seen: &mut HashSet<String>, out: &mut String) {
         if !seen.insert(self.name.clone()) {
             return;
         }
@@ -503,10 +503,12 @@ impl S<'_> {
 ///
 /// Grammar of a port: `name: in|out Type`, `Type(args)`, `Type<Record>`, `Type<Record>(layout)`, each with `[n]` behind it
 /// for an array. The module's name is the type's in snake case, or the literal after `=`:
-/// `pub struct Stage = "nic_stage" (bytes: u32) { … }`, then `_` and each parameter.
+/// `pub struct Stage = "nic_stage" (bytes: u32) { … }`, then `_` and each parameter. Further clock domains may be listed
+/// behind the parameters, `clocks(eth, host)`; the module's rust-hdl block needs the list.
 #[macro_export]
 macro_rules! module {
-    ($(#[$m:meta])* $vis:vis struct $Name:ident $(= $verilog:literal)? ($($p:ident : $pt:ty),* $(,)?) {
+    ($(#[$m:meta])* $vis:vis struct $Name:ident $(= $verilog:literal)? ($($p:ident : $pt:ty),* $(,)?)
+    $(clocks($($clock:ident),+ $(,)?))? {
         $($(#[$pm:meta])* $port:ident : $dir:tt $K:ident $(<$($g:ident),+>)? $(($($arg:expr),* $(,)?))? $([$n:expr])?),*
         $(,)?
     } |$b:ident| $body:block) => {
@@ -529,6 +531,7 @@ macro_rules! module {
                 let mut key = String::from(concat!(module_path!(), "::", stringify!($Name)));
                 $($crate::push_param(&mut name, &mut key, &$p);)*
                 lib.module_keyed(&name, key, |$b: &$crate::B| {
+                    $($($b.domain(stringify!($clock));)+)?
                     $(#[allow(unused_variables)]
                     let $port: $crate::__module!(@type [$K<'_ $($(, $g<'_>)+)?>] $($n)?) = $crate::__module!(@declare $b $dir $port
                         ($crate::__module!(@layout $K $(<$($g),+>)? $(($($arg),*))?)) $($n)?);)*
@@ -542,7 +545,47 @@ macro_rules! module {
                 let inst = b.instance(name, &def);
                 $Name { $($port: $crate::__module!(@instance inst $port $($n)?),)* inst }
             }
+            /// The module as a rust-hdl block.
+            #[track_caller]
+            pub fn block(lib: &$crate::Lib $(, $p: $pt)*) -> $crate::BlockOf<$Name<'static>> {
+                $crate::HdlBlock::new(Self::def(lib $(, $p)*))
+            }
         }
+        const _: () = {
+            #[allow(missing_docs)]
+            pub struct Ports {
+                $($(pub $clock: $crate::ClockPorts,)+)?
+                $(pub $port: $crate::__module!(@hdl $dir [$K<'static $($(, $g<'static>)+)?>] $($n)?),)*
+            }
+            #[allow(unused_variables, unused_mut, unused_assignments)]
+            impl $crate::HdlPorts for Ports {
+                fn build(groups: &[$crate::Group]) -> Self {
+                    let mut g = groups.iter();
+                    Ports {
+                        $($($clock: Default::default(),)+)?
+                        $($port: $crate::HdlGroup::build_group(g.next().expect(stringify!($port))),)*
+                    }
+                }
+                fn leaves(&self, f: &mut dyn FnMut(&$crate::hdl::WireCore)) {
+                    $($crate::HdlGroup::group_leaves(&self.$port, f);)*
+                }
+                fn leaves_mut(&mut self, f: &mut dyn FnMut(&mut $crate::hdl::WireCore)) {
+                    $($crate::HdlGroup::group_leaves_mut(&mut self.$port, f);)*
+                }
+                fn accept(&self, probe: &mut dyn $crate::hdl::rust_hdl::prelude::Probe) {
+                    $($crate::HdlGroup::group_accept(&self.$port, stringify!($port), probe);)*
+                }
+                fn clocks(&self, f: &mut dyn FnMut(&str, &$crate::ClockPorts)) {
+                    $($(f(stringify!($clock), &self.$clock);)+)?
+                }
+                fn clocks_mut(&mut self, f: &mut dyn FnMut(&mut $crate::ClockPorts)) {
+                    $($(f(&mut self.$clock);)+)?
+                }
+            }
+            impl $crate::HdlModule for $Name<'static> {
+                type Ports = Ports;
+            }
+        };
     };
 }
 
@@ -552,6 +595,10 @@ macro_rules! module {
 macro_rules! __module {
     (@type [$($t:tt)*]) => { $($t)* };
     (@type [$($t:tt)*] $n:expr) => { Vec<$($t)*> };
+    (@hdl in [$($t:tt)*]) => { $crate::hdl::Sink<$($t)*> };
+    (@hdl out [$($t:tt)*]) => { $crate::hdl::Source<$($t)*> };
+    (@hdl in [$($t:tt)*] $n:expr) => { Vec<$crate::hdl::Sink<$($t)*>> };
+    (@hdl out [$($t:tt)*] $n:expr) => { Vec<$crate::hdl::Source<$($t)*>> };
     (@name $Name:ident) => { $crate::snake_case(stringify!($Name)) };
     (@name $Name:ident $v:literal) => { String::from($v) };
     (@layout $K:ident) => { <$K>::layout() };

@@ -167,6 +167,13 @@ const KEYWORDS: &[&str] = &[
 /// Panics, at the caller's line, on a name that some tool would refuse or rewrite.
 #[track_caller]
 pub(crate) fn check(name: &str) {
+    check_part(name);
+    assert!(KEYWORDS.binary_search(&name).is_err(), "`{name}` is a word of Verilog, choose another name");
+}
+
+/// The same for a part of a name, which may be a word of Verilog.
+#[track_caller]
+pub(crate) fn check_part(name: &str) {
     let ok = name.starts_with(|c: char| c.is_ascii_alphabetic())
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
     assert!(ok, "`{name}` is no name for hardware: use letters, digits and `_`, beginning with a letter");
@@ -174,7 +181,6 @@ pub(crate) fn check(name: &str) {
         !name.contains("__") && !name.ends_with('_'),
         "`{name}`: `__` and a `_` at the end are kept for made-up names"
     );
-    assert!(KEYWORDS.binary_search(&name).is_err(), "`{name}` is a word of Verilog, choose another name");
 }
 
 /// `SackTable` to `sack_table`.

@@ -30,14 +30,14 @@ impl std::fmt::Debug for S<'_> {
 /// What may stand as a second operand: a signal, or an integer or `bool` that takes the other operand's width.
 pub trait Operand<'a>: Copy {
     /// The width, when the operand has one.
-    fn width(&self) -> Option<u32>;
+    fn operand_width(&self) -> Option<u32>;
     /// The operand as a signal of `w` bits; panics at the caller's line when it is not.
     #[track_caller]
     fn sized(self, b: &'a B, w: u32) -> S<'a>;
 }
 
 impl<'a> Operand<'a> for S<'a> {
-    fn width(&self) -> Option<u32> {
+    fn operand_width(&self) -> Option<u32> {
         Some(self.w)
     }
     #[track_caller]
@@ -51,7 +51,7 @@ impl<'a> Operand<'a> for S<'a> {
 macro_rules! int_operand {
     ($($t:ty)*) => {$(
         impl<'a> Operand<'a> for $t {
-            fn width(&self) -> Option<u32> {
+            fn operand_width(&self) -> Option<u32> {
                 None
             }
             #[track_caller]
@@ -199,7 +199,7 @@ impl<'a> S<'a> {
     #[track_caller]
     pub fn mux(self, a: impl Operand<'a>, c: impl Operand<'a>) -> S<'a> {
         assert_eq!(self.w, 1, "the condition of a mux must be 1 bit wide, not {}", self.w);
-        let w = a.width().or(c.width());
+        let w = a.operand_width().or(c.operand_width());
         let w = w.expect("two literals have no width: make one of them with `lit`");
         let (a, c) = (a.sized(self.b, w), c.sized(self.b, w));
         fold::mux(self, a, c)
