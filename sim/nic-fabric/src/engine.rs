@@ -1,47 +1,56 @@
 //! The event loop of one shard: frames over links and through switches, timers, arrivals at nodes.
 //!
 //! A shard owns some nodes, the near ends of the links that leave them and the far ends of the links that reach them.
-//! A frame for another shard goes to its outbox and is taken over between two windows; see `parallel`.
+//! What goes to another shard is put into its outbox and taken over between two windows; see `parallel`.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rand_chacha::ChaCha8Rng;
 
 use crate::address::{AddressTable, HOST_UNKNOWN};
 use crate::fabric::Delivery;
-use crate::flow::{mark_ce, Headers, ECN_ECT0, ECN_ECT1};
-use crate::frame::Frame;
-use crate::link::{Admission, InFlight, RxLink, TxLink};
+use crate::flow::{Headers, ECN_ECT0, ECN_ECT1};
+use crate::frame::{Frame, FRAME_BYTES_MIN, WIRE_OVERHEAD_BYTES};
+use crate::link::{Admission, RxLink, TxLink};
 use crate::node::{Context, Node};
-use crate::pool::{FrameId, Meta, Pool};
+use crate::pool::{FrameId, Packet, Pool, FRAME_NONE};
+use crate::queue::{Ingress, Pfc, Waiting};
 use crate::route::Routes;
 use crate::rule::Verdict;
 use crate::seed::{stream, Purpose};
 use crate::stats::{DropCause, FabricStats};
 use crate::switch::Switch;
-use crate::topology::{NodeId, Port};
+use crate::topology::{NodeId, Port, Topology};
 use crate::wheel::Wheel;
 
 /// What an event is about; the order is the order of events of the same picosecond.
-#[derive(Clone, Copy, PartialEq, Eq)]
-#[repr(u64)]
-enum EventKind {
-    /// The head of a link's ring arrives. Entity: link.
-    Head = 3,
+mod event {
+    /// A cable goes down (sub 0) or comes back (sub 1). Entity: cable.
+    pub const CABLE: u64 = 0;
+    /// New forwarding tables come into force.
+    pub const REROUTE: u64 = 1;
+    /// The far end pauses a link (sub 0) or lets it go on (sub 1). Entity: link.
+    pub const PAUSE: u64 = 2;
+    /// The frame on the line of a link with classes has left. Entity: link.
+    pub const SENT: u64 = 3;
+    /// The first frame on a link arrives. Entity: link.
+    pub const HEAD: u64 = 4;
     /// A frame that left the order of its link arrives. Entity: link; sub: its number.
-    Stray = 4,
+    pub const STRAY: u64 = 5;
     /// A frame injected ahead of time enters. Entity: link; sub: its number.
-    Inject = 5,
+    pub const INJECT: u64 = 6;
     /// A timer. Entity: node; sub: token.
-    Timer = 6,
+    pub const TIMER: u64 = 7;
 }
 
 const ENTITY_BITS: u32 = 28;
 
-fn key(kind: EventKind, entity: u32, sub: u32) -> u64 {
-    debug_assert!(entity < 1 << ENTITY_BITS);
-    (kind as u64) << 60 | u64::from(entity) << 32 | u64::from(sub)
+/// Most links and nodes a fabric can number.
+pub(crate) const ENTITY_COUNT_MAX: u32 = 1 << ENTITY_BITS;
+
+fn key(kind: u64, entity: u32, sub: u32) -> u64 {
+    kind << 60 | u64::from(entity) << 32 | u64::from(sub)
 }
 
 /// Facts about the network that no event changes.
@@ -53,6 +62,8 @@ pub(crate) struct Net {
     /// Egress link of every port of every node.
     pub port_links: Vec<u32>,
     pub addresses: AddressTable,
+    /// The graph, for new forwarding tables.
+    pub topology: Arc<Topology>,
 }
 
 impl Net {
@@ -72,15 +83,33 @@ impl Net {
     }
 }
 
-/// A frame on its way to another shard.
-pub(crate) struct Crossing {
-    link: u32,
-    arrival_ps: u64,
-    epoch: u32,
-    /// Its number, if it left the order of the link.
-    stray: Option<u32>,
-    meta: Meta,
-    frame: Frame,
+/// What goes to another shard.
+pub(crate) enum Crossing {
+    /// A frame on a link.
+    Frame {
+        link: u32,
+        epoch: u32,
+        /// Its number, if it left the order of the link.
+        stray: Option<u32>,
+        packet: Packet,
+        /// Boxed so that the rare message is not as long as the frequent one in every queue.
+        frame: Box<Frame>,
+    },
+    /// A request of the far end to the near one.
+    Pause { link: u32, at_ps: u64, may_go_on: bool },
+}
+
+impl Crossing {
+    pub(crate) fn is_frame(&self) -> bool {
+        matches!(self, Crossing::Frame { .. })
+    }
+}
+
+/// A frame at a host.
+struct Arrival {
+    node: u32,
+    port: u16,
+    id: FrameId,
 }
 
 /// A shard without its nodes.
@@ -93,13 +122,15 @@ pub(crate) struct Core {
     pub tx: Vec<TxLink>,
     pub rx: Vec<RxLink>,
     pub switches: Vec<Switch>,
-    pub pool: Pool,
     pub stats: FabricStats,
     pub deliveries: Vec<Delivery>,
-    /// Frames for each other shard.
+    /// For each other shard.
     pub outbox: Vec<Vec<Crossing>>,
     pub wheel: Wheel,
-    strays: BTreeMap<(u32, u32), InFlight>,
+    pool: Pool,
+    /// Per cable: outages that are in force.
+    outages: Vec<u32>,
+    strays: BTreeMap<(u32, u32), FrameId>,
     injected: BTreeMap<(u32, u32), Frame>,
     injected_count: u32,
     node_rngs: Vec<Option<Box<ChaCha8Rng>>>,
@@ -108,6 +139,7 @@ pub(crate) struct Core {
 impl Core {
     pub(crate) fn new(shard: u16, shard_count: u16, seed: u64, net: Arc<Net>, routes: Arc<Routes>) -> Core {
         let host_count = net.host_count as usize;
+        let cable_count = net.topology.cables.len();
         Core {
             shard,
             seed,
@@ -117,11 +149,12 @@ impl Core {
             tx: Vec::new(),
             rx: Vec::new(),
             switches: Vec::new(),
-            pool: Pool::default(),
             stats: FabricStats::default(),
             deliveries: Vec::new(),
             outbox: (0..shard_count).map(|_| Vec::new()).collect(),
             wheel: Wheel::new(),
+            pool: Pool::default(),
+            outages: vec![0; cable_count],
             strays: BTreeMap::new(),
             injected: BTreeMap::new(),
             injected_count: 0,
@@ -135,46 +168,78 @@ impl Core {
     }
 
     pub(crate) fn set_timer(&mut self, node: u32, at_ps: u64, token: u32) {
-        self.wheel.push(at_ps.max(self.now_ps), key(EventKind::Timer, node, token));
+        self.wheel.push(at_ps.max(self.now_ps), key(event::TIMER, node, token));
     }
 
     /// Keeps a frame until `at_ps`, when it enters the fabric on this link.
     pub(crate) fn inject_later(&mut self, link: u32, at_ps: u64, frame: Frame) {
         self.injected.insert((link, self.injected_count), frame);
-        self.wheel.push(at_ps, key(EventKind::Inject, link, self.injected_count));
+        self.wheel.push(at_ps, key(event::INJECT, link, self.injected_count));
         self.injected_count = self.injected_count.wrapping_add(1);
     }
 
-    /// Frames that wait to be injected are not in the fabric yet.
+    /// Sets the events of an outage.
+    pub(crate) fn schedule_outage(&mut self, cable: u32, from_ps: u64, until_ps: u64) {
+        self.schedule_cable(from_ps, cable, 0);
+        if until_ps != u64::MAX {
+            self.schedule_cable(until_ps, cable, 1);
+        }
+    }
+
+    fn schedule_cable(&mut self, at_ps: u64, cable: u32, sub: u32) {
+        self.wheel.push(at_ps, key(event::CABLE, cable, sub));
+        if let Some(after_ps) = self.net.topology.reroute_after_ps {
+            self.wheel.push(at_ps + after_ps, key(event::REROUTE, 0, 0));
+        }
+    }
+
+    /// Frames here, in queues, on lines, and on their way to other shards.
     pub(crate) fn in_flight_count(&self) -> u64 {
-        self.pool.in_flight_count() as u64
+        let crossing = self.outbox.iter().flatten().filter(|crossing| crossing.is_frame()).count();
+        (self.pool.in_flight_count() + crossing) as u64
     }
 
     /// A frame enters the fabric from a host.
+    #[inline]
     pub(crate) fn enter(&mut self, link: u32, frame: Frame, now_ps: u64) {
-        let mut meta = Meta { dst_host: HOST_UNKNOWN, wire_bytes: frame.wire_bytes(), ..Meta::default() };
+        let id = self.admit(frame);
+        self.transmit(link, id, None, now_ps);
+    }
+
+    /// A frame enters on a cable of which the driver knows that it was down.
+    pub(crate) fn enter_down(&mut self, link: u32, frame: Frame) {
+        let id = self.admit(frame);
+        self.lose(link, id, DropCause::LinkDown);
+    }
+
+    #[inline]
+    fn admit(&mut self, frame: Frame) -> FrameId {
+        let mut packet = Packet::new(frame.wire_bytes() as u16, HOST_UNKNOWN);
         if let Some(headers) = Headers::parse(&frame) {
-            meta.flow_hash = headers.flow_hash();
-            meta.dst_host = self.net.addresses.destination(&headers);
+            packet.flow_hash = (headers.flow_hash() >> 32) as u32;
+            packet.dst_host = self.net.addresses.destination(&headers);
             if let Some(ip) = headers.ip {
-                meta.ip_offset_bytes = ip.offset_bytes;
-                meta.is_markable = ip.ecn == ECN_ECT0 || ip.ecn == ECN_ECT1;
+                packet.ip_offset_bytes = ip.offset_bytes;
+                let is_control = self.net.topology.control_dscps >> ip.dscp & 1 == 1;
+                packet.classify(ip.ecn == ECN_ECT0 || ip.ecn == ECN_ECT1, is_control);
             }
         }
         self.stats.sent += 1;
-        let id = self.pool.insert(meta, frame);
-        self.transmit(link, id, now_ps);
+        self.pool.insert(packet, frame)
     }
 
-    /// Offers a frame to the queue of a link.
+    /// Offers a frame that came in by link `from` to the queue of a link.
     #[inline]
-    fn transmit(&mut self, link: u32, id: FrameId, now_ps: u64) {
+    fn transmit(&mut self, link: u32, id: FrameId, from: Option<u32>, now_ps: u64) {
         let tx = &mut self.tx[link as usize];
         if tx.is_down {
             return self.lose(link, id, DropCause::LinkDown);
         }
-        let meta = self.pool.meta_mut(id);
-        match tx.admit(now_ps, meta.wire_bytes, meta.is_markable) {
+        if tx.queue.is_some() {
+            return self.enqueue(link, id, from, now_ps);
+        }
+        let packet = self.pool.packet(id);
+        match tx.admit(now_ps, u32::from(packet.wire_bytes), packet.is_markable()) {
             Admission::Full => self.lose(link, id, DropCause::BufferFull),
             Admission::Accepted { departure_ps, is_marked } => {
                 if is_marked {
@@ -186,10 +251,7 @@ impl Core {
     }
 
     fn mark(&mut self, link: u32, id: FrameId) {
-        let meta = self.pool.meta_mut(id);
-        meta.is_markable = false;
-        let offset = meta.ip_offset_bytes as usize;
-        mark_ce(self.pool.frame_mut(id), offset);
+        self.pool.packet_mut(id).mark();
         self.tx[link as usize].stats.ecn_marked += 1;
         self.stats.ecn_marked += 1;
     }
@@ -198,6 +260,97 @@ impl Core {
         self.tx[link as usize].stats.drops.add(cause, 1);
         self.stats.drops.add(cause, 1);
         self.pool.discard(id);
+    }
+
+    /// Offers a frame to a queue with classes.
+    fn enqueue(&mut self, link: u32, id: FrameId, from: Option<u32>, now_ps: u64) {
+        let packet = *self.pool.packet(id);
+        let mut waiting = Waiting::new(id, &packet);
+        let Some(queue) = self.tx[link as usize].queue.as_ref() else { return };
+        let (class_bytes, has_room) = (queue.class_bytes(&waiting), queue.has_room(&waiting));
+        let is_lossless = |from: &u32| !packet.is_control() && self.rx[*from as usize].ingress.is_some();
+        waiting.charged_to = from.filter(is_lossless);
+        if let Some(from) = waiting.charged_to {
+            if !self.charge(from, waiting.bytes, now_ps) {
+                return self.lose(from, id, DropCause::HeadroomExceeded);
+            }
+        } else if !has_room {
+            return self.lose(link, id, DropCause::BufferFull);
+        }
+        let tx = &mut self.tx[link as usize];
+        let backlog_ps = tx.line_ps(class_bytes) + tx.free_at_ps.saturating_sub(now_ps);
+        tx.backlog_max_ps = tx.backlog_max_ps.max(backlog_ps);
+        tx.count(u32::from(packet.wire_bytes));
+        let is_marked = packet.is_markable() && tx.draw_mark(backlog_ps);
+        if let Some(queue) = tx.queue.as_mut() {
+            queue.push(waiting);
+        }
+        if is_marked {
+            self.mark(link, id);
+        }
+        self.send_next(link, now_ps);
+    }
+
+    /// Puts the next frame of a queue with classes on the line, if that is free and one may go.
+    fn send_next(&mut self, link: u32, now_ps: u64) {
+        let tx = &mut self.tx[link as usize];
+        let Some(queue) = tx.queue.as_mut().filter(|queue| queue.sending.is_none()) else { return };
+        let Some(waiting) = queue.pop() else { return };
+        queue.sending = Some(waiting);
+        tx.free_at_ps = now_ps + tx.line_ps(waiting.bytes);
+        let departure_ps = tx.free_at_ps;
+        self.wheel.push(departure_ps, key(event::SENT, link, 0));
+        self.depart(link, waiting.id, departure_ps);
+    }
+
+    /// The frame on the line of a queue with classes has left. True if nothing waits any more.
+    fn sent(&mut self, link: u32) -> bool {
+        let sent = self.tx[link as usize].queue.as_mut().and_then(|queue| queue.sending.take());
+        if let Some(waiting) = sent {
+            self.release(waiting);
+        }
+        self.send_next(link, self.now_ps);
+        let queue = self.tx[link as usize].queue.as_ref();
+        queue.is_some_and(|queue| queue.sending.is_none() && queue.waiting_bytes() == 0)
+    }
+
+    /// Takes a lossless frame into a switch. False if there is no room even in the headroom.
+    fn charge(&mut self, from: u32, bytes: u64, now_ps: u64) -> bool {
+        let Some(ingress) = self.rx[from as usize].ingress.as_mut() else { return true };
+        if !ingress.has_room(bytes) {
+            return false;
+        }
+        if ingress.charge(bytes) {
+            self.stats.pauses += 1;
+            self.request_pause(from, false, now_ps);
+        }
+        true
+    }
+
+    /// A frame has left the switch to whose account it stood.
+    fn release(&mut self, waiting: Waiting) {
+        let Some(from) = waiting.charged_to else { return };
+        let ingress = self.rx[from as usize].ingress.as_mut();
+        if ingress.is_some_and(|ingress| ingress.release(waiting.bytes)) {
+            self.request_pause(from, true, self.now_ps);
+        }
+    }
+
+    /// Sends a pause request against the direction of a link.
+    fn request_pause(&mut self, link: u32, may_go_on: bool, now_ps: u64) {
+        let back = &self.tx[(link ^ 1) as usize];
+        let at_ps = now_ps + back.serialisation_ps(FRAME_BYTES_MIN + WIRE_OVERHEAD_BYTES) + back.delay_ps;
+        match back.to_shard {
+            shard if shard == self.shard => self.wheel.push(at_ps, key(event::PAUSE, link, u32::from(may_go_on))),
+            shard => self.outbox[shard as usize].push(Crossing::Pause { link, at_ps, may_go_on }),
+        }
+    }
+
+    fn pause(&mut self, link: u32, may_go_on: bool) {
+        if let Some(queue) = self.tx[link as usize].queue.as_mut() {
+            queue.is_paused = !may_go_on;
+        }
+        self.send_next(link, self.now_ps);
     }
 
     /// The last bit of a frame leaves a queue at `departure_ps`.
@@ -234,8 +387,8 @@ impl Core {
                 self.fly(link, id, arrival_ps);
             }
             Verdict::Duplicate { delay_ps } => {
-                let (meta, copy) = (*self.pool.meta(id), self.pool.frame(id).clone());
-                let copy = self.pool.insert(meta, copy);
+                let copy = frame.clone();
+                let copy = self.pool.insert(*self.pool.packet(id), copy);
                 self.stats.duplicated += 1;
                 self.fly(link, id, arrival_ps);
                 self.stray(link, copy, arrival_ps + delay_ps);
@@ -247,98 +400,109 @@ impl Core {
     /// Puts a frame on the line, to arrive after those before it.
     #[inline]
     fn fly(&mut self, link: u32, id: FrameId, arrival_ps: u64) {
-        let tx = &self.tx[link as usize];
-        if tx.to_shard != self.shard {
-            return self.cross(link, id, arrival_ps, None);
+        let packet = self.pool.packet_mut(id);
+        packet.arrival_ps = arrival_ps;
+        packet.next = FRAME_NONE;
+        if self.tx[link as usize].to_shard != self.shard {
+            return self.cross(link, id, None);
         }
-        self.push_ring(link, InFlight { arrival_ps, frame: id });
+        self.chain(link, id, arrival_ps);
     }
 
     #[inline]
-    fn push_ring(&mut self, link: u32, entry: InFlight) {
-        let ring = &mut self.rx[link as usize].ring;
-        if ring.is_empty() {
-            self.wheel.push(entry.arrival_ps, key(EventKind::Head, link, 0));
+    fn chain(&mut self, link: u32, id: FrameId, arrival_ps: u64) {
+        let rx = &mut self.rx[link as usize];
+        if rx.first == FRAME_NONE {
+            rx.first = id;
+            self.wheel.push(arrival_ps, key(event::HEAD, link, 0));
+        } else {
+            self.pool.packet_mut(rx.last).next = id;
         }
-        ring.push_back(entry);
+        rx.last = id;
     }
 
     /// Puts a frame on the line, to arrive on its own.
     fn stray(&mut self, link: u32, id: FrameId, arrival_ps: u64) {
+        self.pool.packet_mut(id).arrival_ps = arrival_ps;
         let extra = self.tx[link as usize].extra_mut();
         let number = extra.stray_number;
         extra.stray_number = number.wrapping_add(1);
         if self.tx[link as usize].to_shard != self.shard {
-            return self.cross(link, id, arrival_ps, Some(number));
+            return self.cross(link, id, Some(number));
         }
-        self.push_stray(link, number, InFlight { arrival_ps, frame: id });
+        self.push_stray(link, number, id);
     }
 
-    fn push_stray(&mut self, link: u32, number: u32, entry: InFlight) {
-        self.wheel.push(entry.arrival_ps, key(EventKind::Stray, link, number));
-        self.strays.insert((link, number), entry);
+    fn push_stray(&mut self, link: u32, number: u32, id: FrameId) {
+        self.wheel.push(self.pool.packet(id).arrival_ps, key(event::STRAY, link, number));
+        self.strays.insert((link, number), id);
     }
 
-    fn cross(&mut self, link: u32, id: FrameId, arrival_ps: u64, stray: Option<u32>) {
-        let (meta, frame) = self.pool.remove(id);
+    fn cross(&mut self, link: u32, id: FrameId, stray: Option<u32>) {
+        let frame = Box::new(self.pool.remove(id));
+        let packet = *self.pool.packet(id);
         let tx = &self.tx[link as usize];
-        let crossing = Crossing { link, arrival_ps, epoch: tx.epoch, stray, meta, frame };
+        let crossing = Crossing::Frame { link, epoch: tx.epoch, stray, packet, frame };
         self.outbox[tx.to_shard as usize].push(crossing);
     }
 
-    /// Takes over a frame from another shard. One that was sent before its link went down is lost here.
+    /// Takes over what another shard sent. A frame sent before its link went down is lost here.
     pub(crate) fn take_over(&mut self, crossing: Crossing) {
-        let Crossing { link, arrival_ps, epoch, stray, meta, frame } = crossing;
-        let id = self.pool.insert(meta, frame);
-        if epoch != self.rx[link as usize].epoch {
-            return self.lose(link, id, DropCause::LinkDown);
-        }
-        let entry = InFlight { arrival_ps, frame: id };
-        match stray {
-            Some(number) => self.push_stray(link, number, entry),
-            None => self.push_ring(link, entry),
+        match crossing {
+            Crossing::Pause { link, at_ps, may_go_on } => {
+                self.wheel.push(at_ps, key(event::PAUSE, link, u32::from(may_go_on)));
+            }
+            Crossing::Frame { link, epoch, stray, packet, frame } => {
+                let id = self.pool.insert(packet, *frame);
+                if epoch != self.rx[link as usize].epoch {
+                    return self.lose(link, id, DropCause::LinkDown);
+                }
+                match stray {
+                    Some(number) => self.push_stray(link, number, id),
+                    None => self.chain(link, id, packet.arrival_ps),
+                }
+            }
         }
     }
 
-    /// The head of a link's ring, if it is due now; then the next one gets the event. An event may find nothing due
+    /// The first frame on a link, if it is due now; then the next one gets the event. An event may find nothing due
     /// when the link went down after it was set.
     #[inline]
     fn take_head(&mut self, link: u32) -> Option<FrameId> {
-        let ring = &mut self.rx[link as usize].ring;
-        let head = *ring.front()?;
+        let rx = &mut self.rx[link as usize];
+        let id = rx.first;
+        if id == FRAME_NONE {
+            return None;
+        }
+        let head = self.pool.packet(id);
         if head.arrival_ps != self.now_ps {
             return None;
         }
-        ring.pop_front();
-        if let Some(next) = ring.front() {
-            self.wheel.push(next.arrival_ps, key(EventKind::Head, link, 0));
+        rx.first = head.next;
+        if rx.first != FRAME_NONE {
+            self.wheel.push(self.pool.packet(rx.first).arrival_ps, key(event::HEAD, link, 0));
         }
-        Some(head.frame)
+        Some(id)
     }
 
     /// A frame reaches the far end of a link: a switch sends it on, a host gets it.
     #[inline]
-    fn arrive(&mut self, link: u32, id: FrameId) -> Option<Delivery> {
+    fn arrive(&mut self, link: u32, id: FrameId) -> Option<Arrival> {
         let rx = &mut self.rx[link as usize];
         if let Some(capture) = &mut rx.capture {
-            capture.record(self.now_ps, self.pool.frame(id));
+            capture.record(self.now_ps, self.pool.frame_mut(id));
         }
         let (node, port) = (rx.node, rx.port);
         if node >= self.net.host_count {
             self.forward(node - self.net.host_count, link, id);
             return None;
         }
-        let (_, frame) = self.pool.remove(id);
-        self.stats.delivered += 1;
-        self.stats.delivered_bytes += frame.len_bytes() as u64;
-        Some(Delivery { time_ps: self.now_ps, port: Port { node: NodeId(node), index: port }, frame })
+        Some(Arrival { node, port, id })
     }
 
     #[inline]
     fn forward(&mut self, switch: u32, from: u32, id: FrameId) {
-        let meta = self.pool.meta_mut(id);
-        meta.ingress_link = from;
-        let (dst_host, flow_hash) = (meta.dst_host, meta.flow_hash);
+        let Packet { dst_host, flow_hash, .. } = *self.pool.packet(id);
         if dst_host == HOST_UNKNOWN {
             return self.lose(from, id, DropCause::UnknownDestination);
         }
@@ -346,8 +510,63 @@ impl Core {
         if group.is_empty() {
             return self.lose(from, id, DropCause::NoRoute);
         }
-        let out = self.switches[switch as usize].ecmp(group, flow_hash);
-        self.transmit(out, id, self.now_ps);
+        let out = self.switches[switch as usize].choose(group, flow_hash, &self.tx, self.now_ps);
+        self.transmit(out, id, Some(from), self.now_ps);
+    }
+
+    /// A cable fails or comes back; with several outages at a time it is back when the last is over. True if its state
+    /// changed. Every shard keeps the state of every cable, and of the ends that are its own the contents.
+    fn change_cable(&mut self, cable: u32, is_up: bool) -> bool {
+        let outages = &mut self.outages[cable as usize];
+        *outages = if is_up { *outages - 1 } else { *outages + 1 };
+        if *outages != u32::from(!is_up) {
+            return false;
+        }
+        for link in [cable * 2, cable * 2 + 1] {
+            self.tx[link as usize].is_down = !is_up;
+            if !is_up {
+                self.cut(link);
+            }
+        }
+        true
+    }
+
+    /// Loses what waits for a link and what is on it.
+    fn cut(&mut self, link: u32) {
+        let now_ps = self.now_ps;
+        let tx = &mut self.tx[link as usize];
+        tx.epoch += 1;
+        let mut lost: Vec<FrameId> = Vec::new();
+        match tx.queue.as_mut() {
+            // The frame on the line keeps the line until its event; it is lost with the others on the link.
+            Some(queue) => {
+                queue.is_paused = false;
+                for waiting in std::iter::from_fn(|| queue.pop()).collect::<Vec<_>>() {
+                    self.release(waiting);
+                    lost.push(waiting.id);
+                }
+            }
+            None => tx.free_at_ps = tx.free_at_ps.min(now_ps),
+        }
+        let rx = &mut self.rx[link as usize];
+        rx.epoch += 1;
+        if let Some(ingress) = rx.ingress.as_mut() {
+            ingress.forget_pause();
+        }
+        let mut next = std::mem::replace(&mut rx.first, FRAME_NONE);
+        while next != FRAME_NONE {
+            lost.push(next);
+            next = self.pool.packet(next).next;
+        }
+        let strays: Vec<(u32, u32)> = self.strays.range((link, 0)..=(link, u32::MAX)).map(|entry| *entry.0).collect();
+        lost.extend(strays.iter().filter_map(|stray| self.strays.remove(stray)));
+        lost.into_iter().for_each(|id| self.lose(link, id, DropCause::LinkDown));
+    }
+
+    /// Brings tables into force that know which cables are up now.
+    fn reroute(&mut self) {
+        let outages = &self.outages;
+        self.routes = Arc::new(Routes::compute(&self.net.topology, |cable| outages[cable] == 0));
     }
 }
 
@@ -359,53 +578,85 @@ pub(crate) struct Shard {
 }
 
 impl Shard {
-    /// Processes every event up to and including `until_ps`.
+    /// Processes every event up to and including `until_ps`. Time stays at the last event.
     pub(crate) fn run_until(&mut self, until_ps: u64) {
         while let Some((time_ps, key)) = self.core.wheel.pop_until(until_ps) {
             self.core.now_ps = time_ps;
-            self.core.stats.events += 1;
             self.dispatch(key);
-        }
-        self.core.now_ps = self.core.now_ps.max(until_ps);
-    }
-
-    fn dispatch(&mut self, key: u64) {
-        const HEAD: u64 = EventKind::Head as u64;
-        const STRAY: u64 = EventKind::Stray as u64;
-        const INJECT: u64 = EventKind::Inject as u64;
-        const TIMER: u64 = EventKind::Timer as u64;
-        let core = &mut self.core;
-        let entity = (key >> 32) as u32 & ((1 << ENTITY_BITS) - 1);
-        let sub = key as u32;
-        let arrived = match key >> 60 {
-            HEAD => core.take_head(entity),
-            STRAY => core.strays.remove(&(entity, sub)).map(|entry| entry.frame),
-            INJECT => {
-                if let Some(frame) = core.injected.remove(&(entity, sub)) {
-                    core.enter(entity, frame, core.now_ps);
-                }
-                None
-            }
-            TIMER => {
-                self.call(entity, |node, ctx| node.on_timer(ctx, sub));
-                None
-            }
-            kind => unreachable!("event kind {kind}"),
-        };
-        if let Some(delivery) = arrived.and_then(|id| self.core.arrive(entity, id)) {
-            self.deliver(delivery);
         }
     }
 
     #[inline]
-    fn deliver(&mut self, delivery: Delivery) {
-        let Port { node, index } = delivery.port;
-        match &mut self.nodes[node.0 as usize] {
-            Some(nic) => {
-                let mut ctx = Context { core: &mut self.core, node: node.0 };
-                nic.on_frame(&mut ctx, index, delivery.frame);
+    fn dispatch(&mut self, key: u64) {
+        let core = &mut self.core;
+        let entity = (key >> 32) as u32 & (ENTITY_COUNT_MAX - 1);
+        let sub = key as u32;
+        core.stats.events += 1;
+        let arrived = match key >> 60 {
+            event::HEAD => core.take_head(entity),
+            event::STRAY => core.strays.remove(&(entity, sub)),
+            event::TIMER => return self.call(entity, |node, ctx| node.on_timer(ctx, sub)).unwrap_or_default(),
+            _ => return self.dispatch_rare(key >> 60, entity, sub),
+        };
+        if let Some(arrival) = arrived.and_then(|id| core.arrive(entity, id)) {
+            self.deliver(arrival);
+        }
+    }
+
+    fn dispatch_rare(&mut self, kind: u64, entity: u32, sub: u32) {
+        let core = &mut self.core;
+        match kind {
+            event::INJECT => {
+                if let Some(frame) = core.injected.remove(&(entity, sub)) {
+                    core.enter(entity, frame, core.now_ps);
+                }
             }
-            None => self.core.deliveries.push(delivery),
+            event::SENT => {
+                if core.sent(entity) {
+                    self.tell_port(entity, |node, ctx, port| node.on_port_idle(ctx, port));
+                }
+            }
+            event::PAUSE => core.pause(entity, sub == 1),
+            event::REROUTE => {
+                // Every shard has these; they are not counted, so that the count is that of one shard.
+                core.stats.events -= 1;
+                core.reroute();
+            }
+            event::CABLE => {
+                core.stats.events -= 1;
+                if core.change_cable(entity, sub == 1) {
+                    for link in [entity * 2, entity * 2 + 1] {
+                        self.tell_port(link, |node, ctx, port| node.on_port_state(ctx, port, sub == 1));
+                    }
+                }
+            }
+            _ => unreachable!("event kind {kind}"),
+        }
+    }
+
+    #[inline]
+    fn deliver(&mut self, arrival: Arrival) {
+        let Arrival { node, port, id } = arrival;
+        let core = &mut self.core;
+        core.stats.delivered += 1;
+        let frame = core.pool.remove(id);
+        core.stats.delivered_bytes += frame.len_bytes() as u64;
+        match &mut self.nodes[node as usize] {
+            Some(nic) => nic.on_frame(&mut Context { core, node }, port, frame),
+            None => {
+                let port = Port { node: NodeId(node), index: port };
+                core.deliveries.push(Delivery { time_ps: core.now_ps, port, frame });
+            }
+        }
+    }
+
+    /// Calls the node from whose port a link starts, if there is one in this shard.
+    fn tell_port(&mut self, link: u32, f: impl FnOnce(&mut dyn Node, &mut Context<'_>, u16)) {
+        // The near end of a link is the far end of its opposite.
+        let near = &self.core.rx[(link ^ 1) as usize];
+        let (node, port) = (near.node, near.port);
+        if node < self.core.net.host_count {
+            self.call(node, |nic, ctx| f(nic, ctx, port));
         }
     }
 
@@ -417,6 +668,7 @@ impl Shard {
 }
 
 /// An empty far end.
-pub(crate) fn rx_link(node: u32, port: u16) -> RxLink {
-    RxLink { ring: VecDeque::new(), node, port, epoch: 0, capture: None }
+pub(crate) fn rx_link(node: u32, port: u16, pfc: Option<Pfc>) -> RxLink {
+    let ingress = pfc.map(|pfc| Box::new(Ingress::new(pfc)));
+    RxLink { first: FRAME_NONE, last: FRAME_NONE, node, port, epoch: 0, capture: None, ingress }
 }

@@ -11,7 +11,7 @@
 //!       t += window
 //! ```
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -19,18 +19,20 @@ use std::sync::Arc;
 use pcap_file::PcapError;
 
 use crate::address::AddressTable;
-use crate::engine::{rx_link, Core, Net, Shard};
-use crate::flow::mix;
+use crate::engine::{rx_link, Core, Net, Shard, ENTITY_COUNT_MAX};
 use crate::frame::{Frame, FRAME_BYTES_MIN, WIRE_OVERHEAD_BYTES};
 use crate::link::TxLink;
 use crate::node::{Context, Node};
+use crate::parallel;
 use crate::pcap::{Capture, Tap};
+use crate::queue::QueueSpec;
 use crate::route::Routes;
 use crate::rule::{Rule, RuleState};
+use crate::schedule::{Outage, OutageLog};
 use crate::seed::{stream, Purpose};
 use crate::stats::{FabricStats, LinkStats};
 use crate::switch::Switch;
-use crate::topology::{LinkId, LinkSelect, NodeId, Port, Topology};
+use crate::topology::{End, LinkId, LinkSelect, NodeId, Port, Topology};
 
 /// A frame that reached a host outside.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,8 +62,17 @@ pub enum FabricError {
     NodeAttached(NodeId),
     /// A selection names no link.
     NoSuchLink(LinkSelect),
-    /// The topology breaks a limit.
+    /// The topology breaks a limit or contradicts itself.
     Topology(String),
+    /// The outage begins before the time the fabric has reached, or ends before it begins.
+    OutageTime {
+        /// First picosecond of the outage.
+        from_ps: u64,
+        /// First picosecond after it.
+        until_ps: u64,
+        /// Time the fabric has reached.
+        now_ps: u64,
+    },
     /// A capture could not be written.
     Capture(PcapError),
 }
@@ -76,6 +87,12 @@ impl std::fmt::Display for FabricError {
             FabricError::NodeAttached(node) => write!(f, "host {} has a node attached (send from the node)", node.0),
             FabricError::NoSuchLink(select) => write!(f, "no link matches {select:?}"),
             FabricError::Topology(what) => write!(f, "{what}"),
+            FabricError::OutageTime { from_ps, until_ps, now_ps } => {
+                write!(
+                    f,
+                    "outage from {from_ps} ps to {until_ps} ps at {now_ps} ps (must begin later and end after it)"
+                )
+            }
             FabricError::Capture(error) => write!(f, "cannot write capture: {error}"),
         }
     }
@@ -92,52 +109,65 @@ impl From<PcapError> for FabricError {
 /// Most hosts a topology may have: the default addresses have 16 bits for them.
 pub const HOST_COUNT_MAX: usize = 65_534;
 
-/// How far [`Fabric::run_until_idle`] goes beyond an event before it looks for the next one.
-const IDLE_CHECK_PS: u64 = 1_000_000;
-
 /// A network of links and switches with hosts at its edge.
 pub struct Fabric {
-    topology: Topology,
+    topology: Arc<Topology>,
     seed: u64,
     now_ps: u64,
     shards: Vec<Shard>,
     /// Shard of each node.
     shard_of: Vec<u16>,
+    shard_lookahead_ps: u64,
     rule_counts: BTreeMap<LinkId, u32>,
+    outages: OutageLog,
     link_names: BTreeMap<String, LinkId>,
 }
 
 impl Fabric {
-    /// Makes a fabric at time 0. Every host is outside until a node is attached.
+    /// Makes a fabric at time 0 that runs on the caller's thread. Every host is outside until a node is attached.
     ///
     /// # Errors
-    /// [`FabricError::Topology`] if a rate is 0, or the topology exceeds [`HOST_COUNT_MAX`].
+    /// [`FabricError::Topology`] if a rate is 0, the topology exceeds [`HOST_COUNT_MAX`], or a link has PFC without the
+    /// real queues that needs.
     pub fn new(topology: &Topology, seed: u64) -> Result<Fabric, FabricError> {
-        check_limits(topology)?;
-        let node_count = topology.hosts.len() + topology.switches.len();
-        let shard_of = vec![0; node_count];
-        let (net, far_ports) = wire_up(topology);
-        let (net, routes) = (Arc::new(net), Arc::new(Routes::compute(topology, |_| true)));
-        let mut core = Core::new(0, 1, seed, net, routes);
-        for (link, (node, port)) in (0..).zip(far_ports) {
-            let spec = topology.link_spec(LinkId(link));
-            core.tx.push(TxLink::new(spec, shard_of[node as usize], || stream(seed, Purpose::Ecn, link, 0)));
-            core.rx.push(rx_link(node, port));
-        }
-        core.switches = (0..topology.switches.len() as u64)
-            .map(|switch| Switch { hash_seed: mix(mix(seed, Purpose::Switch as u64), switch) })
-            .collect();
-        let nodes = topology.hosts.iter().map(|_| None).collect();
+        Fabric::with_threads(topology, seed, 1)
+    }
+
+    /// The same on several threads, with the same results. Worth it for large topologies driven by nodes: each call of
+    /// [`Fabric::advance`] starts the threads anew.
+    ///
+    /// # Errors
+    /// As [`Fabric::new`].
+    pub fn with_threads(topology: &Topology, seed: u64, thread_count: u16) -> Result<Fabric, FabricError> {
+        check(topology)?;
+        let topology = Arc::new(topology.clone());
+        let shard_count = thread_count.max(1);
+        let shard_of = parallel::partition(&topology, shard_count);
+        let (net, far_ports) = wire_up(&topology);
+        let (net, routes) = (Arc::new(net), Arc::new(Routes::compute(&topology, |_| true)));
+        let make_shard = |shard| {
+            let mut core = Core::new(shard, shard_count, seed, net.clone(), routes.clone());
+            for (link, &(node, port)) in (0..).zip(&far_ports) {
+                let spec = topology.link_spec(LinkId(link));
+                core.tx.push(TxLink::new(spec, shard_of[node as usize], || stream(seed, Purpose::Ecn, link, 0)));
+                let pauses = node as usize >= topology.hosts.len();
+                core.rx.push(rx_link(node, port, spec.pfc.filter(|_| pauses)));
+            }
+            let switches = (0..).zip(&topology.switches);
+            core.switches = switches.map(|(index, spec)| Switch::new(seed, index, spec.forwarding)).collect();
+            Shard { core, nodes: topology.hosts.iter().map(|_| None).collect() }
+        };
         let links = (0..topology.link_count()).map(LinkId);
-        let link_names = links.map(|link| (topology.link_name(link), link)).collect();
         Ok(Fabric {
-            topology: topology.clone(),
             seed,
             now_ps: 0,
-            shards: vec![Shard { core, nodes }],
+            shards: (0..shard_count).map(make_shard).collect(),
+            shard_lookahead_ps: parallel::lookahead_ps(&topology, &shard_of),
             shard_of,
             rule_counts: BTreeMap::new(),
-            link_names,
+            outages: OutageLog::default(),
+            link_names: topology.link_names().into_iter().zip(links).collect(),
+            topology,
         })
     }
 
@@ -164,7 +194,7 @@ impl Fabric {
 
     /// Lets a frame enter at a host outside. `time_ps` is when the NIC has it ready: its first bit leaves then, or
     /// after the frames injected before. May lie before [`Fabric::now_ps`] as long as the frame would still be on its
-    /// first cable.
+    /// first cable, and that has no classes.
     ///
     /// # Errors
     /// [`FabricError::InjectTooLate`], [`FabricError::NoSuchPort`], [`FabricError::NodeAttached`].
@@ -182,38 +212,60 @@ impl Fabric {
             return Err(FabricError::NodeAttached(port.node));
         }
         let link = shard.core.net.out_link(port.node.0, port.index);
+        let was_down = self.outages.was_down(link / 2, time_ps, now_ps);
+        let shard = self.shard_mut(port.node);
         if time_ps > now_ps {
             shard.core.inject_later(link, time_ps, frame);
             return Ok(());
         }
         let tx = &shard.core.tx[link as usize];
+        if tx.queue.is_some() && time_ps < now_ps {
+            return Err(FabricError::InjectTooLate { time_ps, now_ps });
+        }
         let departure_ps = tx.free_at_ps.max(time_ps) + tx.serialisation_ps(frame.wire_bytes());
         if departure_ps + tx.delay_ps <= now_ps {
             return Err(FabricError::InjectTooLate { time_ps, now_ps });
         }
-        shard.core.enter(link, frame, time_ps);
+        if was_down {
+            shard.core.enter_down(link, frame);
+        } else {
+            shard.core.enter(link, frame, time_ps);
+        }
         Ok(())
     }
 
     /// Runs every event up to and including `until_ps`, and returns what reached hosts outside, by time, then port.
     pub fn advance(&mut self, until_ps: u64) -> Vec<Delivery> {
-        let shard = &mut self.shards[0];
-        shard.run_until(until_ps);
-        self.now_ps = self.now_ps.max(until_ps);
-        let mut deliveries = std::mem::take(&mut shard.core.deliveries);
-        deliveries.sort_by_key(|delivery| (delivery.time_ps, delivery.port));
+        let deliveries = self.run_events(until_ps);
+        self.set_now(until_ps.max(self.now_ps));
         deliveries
     }
 
-    /// Runs until nothing is left to happen, or to `limit_ps`. Time stops within a
-    /// microsecond after the last event, not at the limit.
+    /// Runs until nothing is left to happen, or to `limit_ps`. Time stops at the last event, not at the limit.
     pub fn run_until_idle(&mut self, limit_ps: u64) -> Vec<Delivery> {
-        let mut deliveries = Vec::new();
-        while let Some(next_ps) = self.next_event_ps().filter(|next_ps| *next_ps <= limit_ps) {
-            let until_ps = next_ps.saturating_add(IDLE_CHECK_PS).min(limit_ps);
-            deliveries.append(&mut self.advance(until_ps));
-        }
+        let deliveries = self.run_events(limit_ps);
+        let last_ps = self.shards.iter().map(|shard| shard.core.now_ps).max();
+        self.set_now(last_ps.unwrap_or(self.now_ps));
         deliveries
+    }
+
+    fn run_events(&mut self, until_ps: u64) -> Vec<Delivery> {
+        match &mut self.shards[..] {
+            [shard] => shard.run_until(until_ps),
+            shards => {
+                parallel::exchange(shards);
+                parallel::run_until(shards, until_ps, self.shard_lookahead_ps);
+            }
+        }
+        let mut deliveries = Vec::new();
+        self.shards.iter_mut().for_each(|shard| deliveries.append(&mut shard.core.deliveries));
+        deliveries.sort_by_key(|delivery: &Delivery| (delivery.time_ps, delivery.port));
+        deliveries
+    }
+
+    fn set_now(&mut self, now_ps: u64) {
+        self.now_ps = now_ps;
+        self.shards.iter_mut().for_each(|shard| shard.core.now_ps = now_ps);
     }
 
     /// Time the fabric has reached, picoseconds.
@@ -223,6 +275,7 @@ impl Fabric {
 
     /// Time of the next event; `None` if nothing will happen any more.
     pub fn next_event_ps(&mut self) -> Option<u64> {
+        parallel::exchange(&mut self.shards);
         self.shards.iter_mut().filter_map(|shard| shard.core.wheel.next_time_ps()).min()
     }
 
@@ -258,6 +311,23 @@ impl Fabric {
     pub fn clear_rules(&mut self, select: &LinkSelect) -> Result<(), FabricError> {
         for link in self.select(select)? {
             self.tx_mut(link).extra_mut().rules.clear();
+        }
+        Ok(())
+    }
+
+    /// Takes the cables of a selection down for a time.
+    ///
+    /// # Errors
+    /// [`FabricError::NoSuchLink`] if the selection is empty, [`FabricError::OutageTime`].
+    pub fn schedule(&mut self, outage: &Outage) -> Result<(), FabricError> {
+        let Outage { from_ps, until_ps, .. } = *outage;
+        if from_ps <= self.now_ps && self.now_ps > 0 || until_ps <= from_ps {
+            return Err(FabricError::OutageTime { from_ps, until_ps, now_ps: self.now_ps });
+        }
+        let cables: BTreeSet<u32> = self.select(&outage.select)?.into_iter().map(|link| link.0 / 2).collect();
+        for cable in cables {
+            self.outages.add(cable, from_ps, until_ps);
+            self.shards.iter_mut().for_each(|shard| shard.core.schedule_outage(cable, from_ps, until_ps));
         }
         Ok(())
     }
@@ -302,6 +372,14 @@ impl Fabric {
         self.shards.iter_mut().for_each(|shard| shard.core.net = net.clone());
     }
 
+    /// Whether the cable at a host's port is up; false if there is no such port.
+    pub fn port_is_up(&self, port: Port) -> bool {
+        let Some(host_shard) = self.shard_of.get(port.node.0 as usize) else { return false };
+        let core = &self.shards[*host_shard as usize].core;
+        port.index < core.net.port_count(port.node.0)
+            && !core.tx[core.net.out_link(port.node.0, port.index) as usize].is_down
+    }
+
     /// The link with this name.
     pub fn link_named(&self, name: &str) -> Option<LinkId> {
         self.link_names.get(name).copied()
@@ -336,7 +414,7 @@ impl Fabric {
     /// Bytes of line time that wait in front of a link now, the rest of the frame being sent included.
     pub fn link_backlog_bytes(&self, link: LinkId) -> u64 {
         let tx = self.tx(link);
-        tx.bytes_in(tx.free_at_ps.saturating_sub(self.now_ps))
+        tx.bytes_in(tx.backlog_ps(self.now_ps))
     }
 
     fn select(&self, select: &LinkSelect) -> Result<Vec<LinkId>, FabricError> {
@@ -365,21 +443,41 @@ impl Fabric {
     }
 }
 
-fn check_limits(topology: &Topology) -> Result<(), FabricError> {
+fn check(topology: &Topology) -> Result<(), FabricError> {
+    let fail = |message: String| Err(FabricError::Topology(message));
     if topology.hosts.len() > HOST_COUNT_MAX {
-        let message = format!("{} hosts, at most {HOST_COUNT_MAX}", topology.hosts.len());
-        return Err(FabricError::Topology(message));
+        return fail(format!("{} hosts, at most {HOST_COUNT_MAX}", topology.hosts.len()));
     }
-    for link in (0..topology.link_count()).map(LinkId) {
-        if topology.link_spec(link).rate_mbps == 0 {
-            return Err(FabricError::Topology(format!("link {} has rate 0", topology.link_name(link))));
+    if topology.cables.len() >= ENTITY_COUNT_MAX as usize / 2 {
+        return fail(format!("{} cables, fewer than {}", topology.cables.len(), ENTITY_COUNT_MAX / 2));
+    }
+    let has_classes = |link: LinkId| topology.link_spec(link).queue != QueueSpec::VirtualFifo;
+    let links = || (0..topology.link_count()).map(LinkId);
+    let names = topology.link_names();
+    for link in links() {
+        let (spec, name) = (topology.link_spec(link), &names[link.0 as usize]);
+        if spec.rate_mbps == 0 {
+            return fail(format!("link {name} has rate 0"));
+        }
+        let (End::Switch(_), Some(pfc)) = (topology.ends(link).1, spec.pfc) else { continue };
+        if pfc.xon_bytes > pfc.xoff_bytes {
+            return fail(format!(
+                "link {name} resumes above {} bytes but pauses above {}",
+                pfc.xon_bytes, pfc.xoff_bytes
+            ));
+        }
+        let leaves_switch = |other: &LinkId| topology.ends(*other).0 == topology.ends(link).1;
+        if let Some(other) =
+            std::iter::once(link).chain(links().filter(leaves_switch)).find(|other| !has_classes(*other))
+        {
+            return fail(format!("link {name} has PFC, so link {} needs classes", names[other.0 as usize]));
         }
     }
     Ok(())
 }
 
 /// Numbers the ports. Returns the net, and for each link the node and port at its far end.
-fn wire_up(topology: &Topology) -> (Net, Vec<(u32, u16)>) {
+fn wire_up(topology: &Arc<Topology>) -> (Net, Vec<(u32, u16)>) {
     let node_count = topology.hosts.len() + topology.switches.len();
     let mut ports: Vec<Vec<u32>> = vec![Vec::new(); node_count];
     let mut far_ports = vec![(0, 0); topology.link_count() as usize];
@@ -401,5 +499,6 @@ fn wire_up(topology: &Topology) -> (Net, Vec<(u32, u16)>) {
         port_links.extend(links);
         port_start.push(port_links.len() as u32);
     }
-    (Net { host_count: topology.hosts.len() as u32, port_start, port_links, addresses }, far_ports)
+    let host_count = topology.hosts.len() as u32;
+    (Net { host_count, port_start, port_links, addresses, topology: topology.clone() }, far_ports)
 }

@@ -39,6 +39,7 @@ pub enum Payload {
 
 impl Payload {
     /// Length in bytes.
+    #[inline]
     pub fn len_bytes(&self) -> usize {
         match self {
             Payload::Empty => 0,
@@ -48,6 +49,7 @@ impl Payload {
     }
 
     /// The bytes, where they exist: `None` for a virtual payload of more than 0 bytes.
+    #[inline]
     pub fn bytes(&self) -> Option<&[u8]> {
         match self {
             Payload::Empty | Payload::Virtual(0) => Some(&[]),
@@ -58,7 +60,10 @@ impl Payload {
 }
 
 /// An Ethernet frame without preamble and FCS.
+///
+/// The layout is fixed so that what is used of a frame with short headers lies in its first two cache lines.
 #[derive(Clone)]
+#[repr(C)]
 pub struct Frame {
     payload: Payload,
     header_len: u8,
@@ -72,6 +77,7 @@ impl Frame {
     ///
     /// # Panics
     /// If `header` is longer than [`HEADER_BYTES_MAX`]; [`Frame::from_bytes`] takes any length.
+    #[inline]
     pub fn new(header: &[u8]) -> Frame {
         assert!(header.len() <= HEADER_BYTES_MAX, "{} header bytes, at most {HEADER_BYTES_MAX}", header.len());
         let mut inline = [0; HEADER_BYTES_MAX];
@@ -95,6 +101,7 @@ impl Frame {
     }
 
     /// Sets a payload that has a length and no bytes.
+    #[inline]
     pub fn with_virtual_payload(mut self, len_bytes: u32) -> Frame {
         self.payload = Payload::Virtual(len_bytes);
         self.check_length()
@@ -122,6 +129,7 @@ impl Frame {
     ///
     /// # Panics
     /// If longer than [`TRAILER_BYTES_MAX`].
+    #[inline]
     pub fn with_trailer(mut self, trailer: &[u8]) -> Frame {
         assert!(trailer.len() <= TRAILER_BYTES_MAX, "{} trailer bytes, at most {TRAILER_BYTES_MAX}", trailer.len());
         self.trailer[..trailer.len()].copy_from_slice(trailer);
@@ -130,37 +138,55 @@ impl Frame {
     }
 
     /// Copies the frame out and leaves its place without a payload.
+    #[inline]
     pub(crate) fn take(&mut self) -> Frame {
-        let payload = std::mem::take(&mut self.payload);
-        Frame { payload, ..*self }
+        let mut header = [0; HEADER_BYTES_MAX];
+        header[..self.header_len as usize].copy_from_slice(self.header());
+        Frame { payload: std::mem::take(&mut self.payload), header, ..*self }
+    }
+
+    /// Takes another frame's place, touching no more bytes than that has.
+    #[inline]
+    pub(crate) fn assign(&mut self, other: Frame) {
+        self.header[..other.header_len as usize].copy_from_slice(other.header());
+        self.header_len = other.header_len;
+        self.trailer = other.trailer;
+        self.trailer_len = other.trailer_len;
+        self.payload = other.payload;
     }
 
     /// Lets go of a shared payload buffer.
+    #[inline]
     pub(crate) fn release_payload(&mut self) {
         self.payload = Payload::Empty;
     }
 
+    #[inline]
     fn check_length(self) -> Frame {
         assert!(self.len_bytes() <= FRAME_BYTES_MAX, "frame of {} bytes, at most {FRAME_BYTES_MAX}", self.len_bytes());
         self
     }
 
     /// The inline bytes the frame begins with.
+    #[inline]
     pub fn header(&self) -> &[u8] {
         &self.header[..self.header_len as usize]
     }
 
     /// The same, to be changed.
+    #[inline]
     pub fn header_mut(&mut self) -> &mut [u8] {
         &mut self.header[..self.header_len as usize]
     }
 
     /// The payload.
+    #[inline]
     pub fn payload(&self) -> &Payload {
         &self.payload
     }
 
     /// The bytes after the payload.
+    #[inline]
     pub fn trailer(&self) -> &[u8] {
         &self.trailer[..self.trailer_len as usize]
     }
@@ -171,11 +197,13 @@ impl Frame {
     }
 
     /// Length in bytes, without preamble, FCS and Ethernet padding.
+    #[inline]
     pub fn len_bytes(&self) -> usize {
         self.header_len as usize + self.payload.len_bytes() + self.trailer_len as usize
     }
 
     /// Bytes of line time: padded to the Ethernet minimum, with preamble, FCS and inter-frame gap.
+    #[inline]
     pub fn wire_bytes(&self) -> u32 {
         (self.len_bytes() as u32).max(FRAME_BYTES_MIN) + WIRE_OVERHEAD_BYTES
     }

@@ -25,26 +25,36 @@ mod address;
 
 mod pool;
 
-// Where it moves: the graph, and the way through it.
+// Where it moves: the graph, its usual shapes, and the way through it.
 pub mod topology;
+
+pub mod shape;
 
 pub mod route;
 
-// How it moves: events, links, switches.
+// How it moves: events, links, queues, switches.
 mod wheel;
 
 mod engine;
 
 pub mod link;
 
+pub mod queue;
+
 mod switch;
+
+pub mod spray;
 
 pub mod node;
 
 pub mod fabric;
 
+mod parallel;
+
 // What happens to it on the way.
 pub mod rule;
+
+pub mod schedule;
 
 mod seed;
 
@@ -58,7 +68,11 @@ pub use frame::{Frame, Payload};
 pub use link::{Ecn, LinkSpec};
 pub use node::{Context, Node};
 pub use pcap::Tap;
-pub use rule::{Matcher, Rule, Verdict};
+pub use queue::{Pfc, QueueSpec};
+pub use rule::{Action, Matcher, Rule, Verdict};
+pub use schedule::Outage;
+pub use shape::{FatTree, LeafSpine, PlaneLinks};
+pub use spray::Forwarding;
 pub use stats::{DropCause, FabricStats, LinkStats};
 pub use topology::{LinkId, LinkSelect, NodeId, Port, Topology};
 

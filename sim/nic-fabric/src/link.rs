@@ -1,17 +1,17 @@
 //! A link: one direction of a cable, with the egress queue in front of it.
 //!
 //! The queue is a virtual FIFO: a frame departs at `max(now, free_at) + serialisation`, and the backlog a frame meets,
-//! `free_at - now` in line time, decides marking and dropping without an event of its own. Frames in flight sit in a
-//! ring at the far end; only the head of the ring is in the event queue. Buffer and marking thresholds are bytes of
+//! `free_at - now` in line time, decides marking and dropping without an event of its own. Frames in flight are
+//! chained at the far end; only the first is in the event queue. Buffer and marking thresholds are bytes of
 //! line time, that is frames with their 24 bytes of preamble, FCS and gap, the rest of the frame on the wire included.
-
-use std::collections::VecDeque;
+//! A link with priority classes has a real queue instead; see [`crate::queue`].
 
 use rand_chacha::ChaCha8Rng;
 use rand_core::RngCore;
 
 use crate::pcap::Capture;
 use crate::pool::FrameId;
+use crate::queue::{ClassQueue, Ingress, Pfc, QueueSpec};
 use crate::rule::RuleState;
 use crate::seed::threshold_of_ppm;
 use crate::stats::LinkStats;
@@ -45,12 +45,16 @@ pub struct LinkSpec {
     pub buffer_bytes: u64,
     /// Marking, if any.
     pub ecn: Option<Ecn>,
+    /// How frames wait.
+    pub queue: QueueSpec,
+    /// When the switch at the far end pauses this link; without it the link is lossy.
+    pub pfc: Option<Pfc>,
 }
 
 impl LinkSpec {
     /// A link without limits and without marking.
     pub fn new(rate_mbps: u64, delay_ps: u64) -> LinkSpec {
-        LinkSpec { rate_mbps, delay_ps, buffer_bytes: u64::MAX, ecn: None }
+        LinkSpec { rate_mbps, delay_ps, buffer_bytes: u64::MAX, ecn: None, queue: QueueSpec::VirtualFifo, pfc: None }
     }
 
     /// Sets the room of the egress queue.
@@ -62,6 +66,18 @@ impl LinkSpec {
     /// Sets marking.
     pub fn with_ecn(mut self, ecn: Ecn) -> LinkSpec {
         self.ecn = Some(ecn);
+        self
+    }
+
+    /// Gives control frames a queue of their own, with this much room.
+    pub fn with_classes(mut self, control_buffer_bytes: u64) -> LinkSpec {
+        self.queue = QueueSpec::Classes { control_buffer_bytes };
+        self
+    }
+
+    /// Lets the switch at the far end pause this link's data class.
+    pub fn with_pfc(mut self, pfc: Pfc) -> LinkSpec {
+        self.pfc = Some(pfc);
         self
     }
 
@@ -81,31 +97,34 @@ impl LinkSpec {
 /// 8 bits a byte, 1e12 ps a second, 1e6 bit/s a Mb/s.
 const PS_MBPS_PER_BYTE: u64 = 8_000_000;
 
-/// The near end of a link: queue, line, what happens on the way.
+/// The near end of a link: queue, line, what happens on the way. What each frame needs comes first.
+#[repr(C)]
 pub(crate) struct TxLink {
     /// When the last accepted frame has left.
     pub free_at_ps: u64,
     /// Picoseconds a byte takes, where that is whole; else 0 and `rate_mbps` counts.
     ps_per_byte: u64,
-    rate_mbps: u64,
     pub delay_ps: u64,
     /// Limits in line time.
     buffer_ps: u64,
     ecn_min_ps: u64,
-    ecn_max_ps: u64,
-    ecn_max_threshold: u64,
-    backlog_max_ps: u64,
+    pub backlog_max_ps: u64,
+    frames: u64,
+    wire_bytes: u64,
+    /// What few links have.
+    pub extra: Option<Box<TxExtra>>,
+    /// The real queue of a link with classes.
+    pub queue: Option<Box<ClassQueue>>,
     /// Shard of the far end.
     pub to_shard: u16,
     pub is_down: bool,
-    /// Counts changes between up and down; a frame that sees a different number at the far end was lost.
+    /// Counts failures; a frame that sees a different number at the far end was lost.
     pub epoch: u32,
-    pub frames: u64,
-    wire_bytes: u64,
-    pub stats: LinkStats,
-    /// What few links have.
-    pub extra: Option<Box<TxExtra>>,
+    rate_mbps: u64,
+    ecn_max_ps: u64,
+    ecn_max_threshold: u64,
     ecn_rng: Option<Box<ChaCha8Rng>>,
+    pub stats: LinkStats,
 }
 
 /// Rules and capture of a link.
@@ -150,6 +169,7 @@ impl TxLink {
             wire_bytes: 0,
             stats: LinkStats::default(),
             extra: None,
+            queue: ClassQueue::of(spec).map(Box::new),
             ecn_rng: (ecn.min_bytes < ecn.max_bytes).then(|| Box::new(ecn_rng())),
         }
     }
@@ -161,11 +181,7 @@ impl TxLink {
     /// Time on the line.
     #[inline]
     pub(crate) fn serialisation_ps(&self, wire_bytes: u32) -> u64 {
-        if self.ps_per_byte != 0 {
-            u64::from(wire_bytes) * self.ps_per_byte
-        } else {
-            (u64::from(wire_bytes) * PS_MBPS_PER_BYTE).div_ceil(self.rate_mbps)
-        }
+        self.line_ps(u64::from(wire_bytes))
     }
 
     /// Offers a frame to the virtual FIFO at `now_ps`.
@@ -179,14 +195,23 @@ impl TxLink {
         }
         self.backlog_max_ps = self.backlog_max_ps.max(backlog_ps);
         self.free_at_ps = start_ps + serialisation_ps;
-        self.frames += 1;
-        self.wire_bytes += u64::from(wire_bytes);
-        let is_marked = backlog_ps > self.ecn_min_ps && is_markable && self.draw_mark(backlog_ps);
+        self.count(wire_bytes);
+        let is_marked = is_markable && self.draw_mark(backlog_ps);
         Admission::Accepted { departure_ps: self.free_at_ps, is_marked }
     }
 
-    /// Whether a markable frame that meets this backlog, above the lower threshold, is marked.
+    pub(crate) fn count(&mut self, wire_bytes: u32) {
+        self.frames += 1;
+        self.wire_bytes += u64::from(wire_bytes);
+    }
+
+    /// Whether a markable frame that meets this backlog is marked.
+    #[inline]
     pub(crate) fn draw_mark(&mut self, backlog_ps: u64) -> bool {
+        backlog_ps > self.ecn_min_ps && self.draw_mark_above_min(backlog_ps)
+    }
+
+    fn draw_mark_above_min(&mut self, backlog_ps: u64) -> bool {
         if backlog_ps > self.ecn_max_ps {
             return true;
         }
@@ -194,6 +219,23 @@ impl TxLink {
         let span = u128::from(self.ecn_max_ps - self.ecn_min_ps);
         let threshold = u128::from(self.ecn_max_threshold) * u128::from(backlog_ps - self.ecn_min_ps) / span;
         u128::from(rng.next_u32()) < threshold
+    }
+
+    /// Line time of everything that waits here.
+    #[inline]
+    pub(crate) fn backlog_ps(&self, now_ps: u64) -> u64 {
+        let waiting_bytes = self.queue.as_ref().map_or(0, |queue| queue.waiting_bytes());
+        self.free_at_ps.saturating_sub(now_ps) + self.line_ps(waiting_bytes)
+    }
+
+    /// Line time of so many bytes.
+    #[inline]
+    pub(crate) fn line_ps(&self, bytes: u64) -> u64 {
+        if self.ps_per_byte != 0 {
+            bytes * self.ps_per_byte
+        } else {
+            (bytes * PS_MBPS_PER_BYTE).div_ceil(self.rate_mbps)
+        }
     }
 
     /// Bytes of line time that this much of it holds.
@@ -212,17 +254,12 @@ impl TxLink {
     }
 }
 
-/// A frame on the way.
-#[derive(Clone, Copy)]
-pub(crate) struct InFlight {
-    pub arrival_ps: u64,
-    pub frame: FrameId,
-}
-
 /// The far end of a link.
 pub(crate) struct RxLink {
-    /// Frames on the way, in the order of their arrival; the first has an event.
-    pub ring: VecDeque<InFlight>,
+    /// Frames on the way, chained in the order of their arrival; the first has an event.
+    pub first: FrameId,
+    /// The end of the chain; means nothing when there is no first.
+    pub last: FrameId,
     /// Node at the far end.
     pub node: u32,
     /// Its port.
@@ -230,6 +267,8 @@ pub(crate) struct RxLink {
     /// As `TxLink::epoch`, seen from here.
     pub epoch: u32,
     pub capture: Option<Box<Capture>>,
+    /// What the switch here holds of this link's frames, if it may pause the link.
+    pub ingress: Option<Box<Ingress>>,
 }
 
 #[cfg(test)]

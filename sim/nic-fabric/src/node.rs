@@ -21,6 +21,13 @@ pub trait Node: AsAny + Send {
     /// A timer set with [`Context::set_timer`] is due. Timers cannot be cancelled: a node that no longer wants one
     /// ignores it.
     fn on_timer(&mut self, ctx: &mut Context<'_>, token: u32);
+
+    /// The cable at a port went down or came back.
+    fn on_port_state(&mut self, _ctx: &mut Context<'_>, _port: u16, _is_up: bool) {}
+
+    /// The queue of a port with classes has run empty. Ports without classes have [`Context::port_free_at_ps`] and do
+    /// not call this.
+    fn on_port_idle(&mut self, _ctx: &mut Context<'_>, _port: u16) {}
 }
 
 /// Access to the concrete type of a node; implemented for every type.
@@ -82,13 +89,23 @@ impl Context<'_> {
         self.core.set_timer(self.node, at_ps, token);
     }
 
-    /// When the frames queued on a port so far have left: the earliest time at which another could start.
+    /// When the frames queued on a port so far have left: the earliest time at which another could start. On a port
+    /// with classes this assumes that nothing pauses it.
     ///
     /// # Panics
     /// If the node has no such port.
     #[inline]
     pub fn port_free_at_ps(&self, port: u16) -> u64 {
-        self.core.tx[self.core.net.out_link(self.node, port) as usize].free_at_ps
+        self.core.now_ps + self.port_backlog_ps(port)
+    }
+
+    /// Line time of the frames queued on a port, the rest of the one being sent included, picoseconds.
+    ///
+    /// # Panics
+    /// If the node has no such port.
+    #[inline]
+    pub fn port_backlog_ps(&self, port: u16) -> u64 {
+        self.core.tx[self.core.net.out_link(self.node, port) as usize].backlog_ps(self.core.now_ps)
     }
 
     /// Time on this port's line for a frame of so many wire bytes ([`Frame::wire_bytes`]), picoseconds.

@@ -103,7 +103,7 @@ fn distances(neighbours: &[Vec<(u32, End)>], leaves: &[u32]) -> Vec<u32> {
 mod tests {
     use super::*;
     use crate::link::LinkSpec;
-    use crate::topology::{LeafSpine, PlaneLinks};
+    use crate::shape::{LeafSpine, PlaneLinks};
 
     fn leaf_spine() -> Topology {
         let links = PlaneLinks { host: LinkSpec::new(1000, 1), core: LinkSpec::new(1000, 1) };

@@ -3,9 +3,11 @@
 //! Hosts are numbered first, then switches; a node's ports are numbered in the order its cables were added. A cable is
 //! two links, one per direction: cable `c` is link `2c` from its first end and link `2c + 1` from its second.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::link::LinkSpec;
+use crate::spray::Forwarding;
 
 /// A host or a switch. Hosts come first: host `i` of a topology is `NodeId(i)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -49,6 +51,8 @@ pub struct Host {
 pub struct SwitchSpec {
     /// Unique name.
     pub name: String,
+    /// How it chooses among equal ways.
+    pub forwarding: Forwarding,
 }
 
 /// A cable between two nodes.
@@ -75,6 +79,11 @@ pub struct Topology {
     pub switches: Vec<SwitchSpec>,
     /// Cables; index times two is the `LinkId` of the first direction.
     pub cables: Vec<Cable>,
+    /// DSCPs of the control class, one bit each. Matters on links with classes only.
+    pub control_dscps: u64,
+    /// How long after a cable went down or came back all switches have new tables; `None` is never, and flows whose
+    /// way is cut stay cut.
+    pub reroute_after_ps: Option<u64>,
 }
 
 /// A set of links, by where they are.
@@ -94,6 +103,22 @@ pub enum LinkSelect {
     Plane(u16),
     /// By name, `h0->leaf0`, with `*` for any run of characters.
     Name(String),
+}
+
+/// `all`, `host-up`, `host-down`, `core`, `plane:1`; anything else is a pattern of link names.
+impl From<&str> for LinkSelect {
+    fn from(text: &str) -> LinkSelect {
+        match text {
+            "all" => LinkSelect::All,
+            "host-up" => LinkSelect::HostUp,
+            "host-down" => LinkSelect::HostDown,
+            "core" => LinkSelect::Core,
+            _ => match text.strip_prefix("plane:").and_then(|number| number.parse().ok()) {
+                Some(plane) => LinkSelect::Plane(plane),
+                None => LinkSelect::Name(text.into()),
+            },
+        }
+    }
 }
 
 impl Topology {
@@ -120,7 +145,7 @@ impl Topology {
 
     /// Adds a switch.
     pub fn add_switch(&mut self, name: impl Into<String>) -> End {
-        self.switches.push(SwitchSpec { name: name.into() });
+        self.switches.push(SwitchSpec { name: name.into(), forwarding: Forwarding::Ecmp });
         End::Switch(self.switches.len() as u32 - 1)
     }
 
@@ -134,60 +159,31 @@ impl Topology {
         self.cables.push(Cable { a, b, a_to_b: direction(a), b_to_a: direction(b), plane });
     }
 
-    /// Two hosts on one cable. No switch is between them, so frames need no address that the fabric knows.
-    pub fn point_to_point(spec: &LinkSpec) -> Topology {
-        let mut topology = Topology::new();
-        let (a, b) = (topology.add_host(), topology.add_host());
-        topology.add_cable(a, b, spec, 0);
-        topology
-    }
-
-    /// Two hosts, each on its switch (`left`, `right`), and one cable per entry of `paths` between the switches; ECMP
-    /// over the five-tuple chooses among them. Names: `left->right` for one path, `left->right#0` ... for several.
-    pub fn parallel_paths(host: &LinkSpec, paths: &[LinkSpec]) -> Topology {
-        let mut topology = Topology::new();
-        let (a, b) = (topology.add_host(), topology.add_host());
-        let (left, right) = (topology.add_switch("left"), topology.add_switch("right"));
-        topology.add_cable(a, left, host, 0);
-        topology.add_cable(b, right, host, 0);
-        for path in paths {
-            topology.add_cable(left, right, path, 0);
-        }
-        topology
-    }
-
-    /// Leaf-spine planes: in each plane every host has one port, every leaf one cable to each spine. Port `p` of a host
-    /// is plane `p`. Names: `leaf0`, `spine0`, with several planes `p0.leaf0`.
-    pub fn leaf_spine(shape: &LeafSpine) -> Topology {
-        let mut topology = Topology::new();
-        let host_count = shape.leaf_count * shape.hosts_per_leaf;
-        let hosts: Vec<End> = (0..host_count).map(|_| topology.add_host()).collect();
-        for (plane, links) in shape.planes.iter().enumerate() {
-            let plane = plane as u16;
-            let prefix = if shape.planes.len() > 1 { format!("p{plane}.") } else { String::new() };
-            if plane > 0 {
-                (0..host_count).for_each(|host| topology.add_plane_addresses(host, plane));
-            }
-            let mut switches = |kind: &str, count: u32| -> Vec<End> {
-                (0..count).map(|i| topology.add_switch(format!("{prefix}{kind}{i}"))).collect()
-            };
-            let leaves = switches("leaf", shape.leaf_count);
-            let spines = switches("spine", shape.spine_count);
-            for (host, end) in hosts.iter().enumerate() {
-                topology.add_cable(*end, leaves[host / shape.hosts_per_leaf as usize], &links.host, plane);
-            }
-            for leaf in &leaves {
-                for spine in &spines {
-                    topology.add_cable(*leaf, *spine, &links.core, plane);
-                }
-            }
-        }
-        topology
-    }
-
     /// Number of links, two per cable.
     pub fn link_count(&self) -> u32 {
         self.cables.len() as u32 * 2
+    }
+
+    /// Makes every switch choose among equal ways like this.
+    pub fn with_forwarding(mut self, forwarding: Forwarding) -> Topology {
+        self.switches.iter_mut().for_each(|switch| switch.forwarding = forwarding);
+        self
+    }
+
+    /// Adds the time a switch takes to forward to every link that leaves one.
+    pub fn with_switch_latency_ps(mut self, latency_ps: u64) -> Topology {
+        for link in (0..self.link_count()).map(LinkId) {
+            if let (End::Switch(_), _) = self.ends(link) {
+                self.link_spec_mut(link).delay_ps += latency_ps;
+            }
+        }
+        self
+    }
+
+    /// Puts frames with this DSCP into the control class.
+    pub fn with_control_dscp(mut self, dscp: u8) -> Topology {
+        self.control_dscps |= 1 << (dscp & 63);
+        self
     }
 
     /// The node at an end.
@@ -246,19 +242,30 @@ impl Topology {
 
     /// Name of a link, `from->to`, with `#k` for the k-th of several parallel cables.
     pub fn link_name(&self, link: LinkId) -> String {
-        let (from, to) = self.ends(link);
-        let pair = (from.min(to), from.max(to));
-        let is_parallel = |cable: &Cable| (cable.a.min(cable.b), cable.a.max(cable.b)) == pair;
-        let own = link.0 as usize / 2;
-        let before = self.cables[..own].iter().filter(|cable| is_parallel(cable)).count();
-        let after = self.cables[own + 1..].iter().any(is_parallel);
-        let suffix = if before > 0 || after { format!("#{before}") } else { String::new() };
-        format!("{}->{}{suffix}", self.node_name(self.node_of(from)), self.node_name(self.node_of(to)))
+        self.link_names().swap_remove(link.0 as usize)
+    }
+
+    /// Names of all links, in their order.
+    pub fn link_names(&self) -> Vec<String> {
+        let pair = |cable: &Cable| (cable.a.min(cable.b), cable.a.max(cable.b));
+        let mut counts: BTreeMap<(End, End), (u32, u32)> = BTreeMap::new();
+        self.cables.iter().for_each(|cable| counts.entry(pair(cable)).or_default().0 += 1);
+        let mut names = Vec::with_capacity(self.cables.len() * 2);
+        for cable in &self.cables {
+            let (total, seen) = counts.entry(pair(cable)).or_default();
+            let suffix = if *total > 1 { format!("#{seen}") } else { String::new() };
+            *seen += 1;
+            let (a, b) = (self.node_name(self.node_of(cable.a)), self.node_name(self.node_of(cable.b)));
+            names.push(format!("{a}->{b}{suffix}"));
+            names.push(format!("{b}->{a}{suffix}"));
+        }
+        names
     }
 
     /// The links a selection names, ascending.
     pub fn select(&self, select: &LinkSelect) -> Vec<LinkId> {
         let is_host = |end: End| matches!(end, End::Host(_));
+        let names = if let LinkSelect::Name(_) = select { self.link_names() } else { Vec::new() };
         let all = (0..self.link_count()).map(LinkId);
         let matches = |link: &LinkId| {
             let (from, to) = self.ends(*link);
@@ -269,7 +276,7 @@ impl Topology {
                 LinkSelect::HostDown => is_host(to),
                 LinkSelect::Core => !is_host(from) && !is_host(to),
                 LinkSelect::Plane(plane) => self.cables[link.0 as usize / 2].plane == *plane,
-                LinkSelect::Name(pattern) => glob_matches(pattern.as_bytes(), self.link_name(*link).as_bytes()),
+                LinkSelect::Name(pattern) => glob_matches(pattern.as_bytes(), names[link.0 as usize].as_bytes()),
             }
         };
         all.filter(matches).collect()
@@ -294,28 +301,6 @@ impl Topology {
     }
 }
 
-/// Shape of a leaf-spine network.
-#[derive(Clone, Debug)]
-pub struct LeafSpine {
-    /// Leaf switches per plane.
-    pub leaf_count: u32,
-    /// Hosts on each leaf.
-    pub hosts_per_leaf: u32,
-    /// Spine switches per plane.
-    pub spine_count: u32,
-    /// Cables of each plane; its length is the number of planes.
-    pub planes: Vec<PlaneLinks>,
-}
-
-/// The cables of one plane.
-#[derive(Clone, Debug)]
-pub struct PlaneLinks {
-    /// Between a host and its leaf.
-    pub host: LinkSpec,
-    /// Between switches.
-    pub core: LinkSpec,
-}
-
 /// Whether `name` matches `pattern`, in which `*` stands for any run of bytes.
 fn glob_matches(pattern: &[u8], name: &[u8]) -> bool {
     match pattern.split_first() {
@@ -328,48 +313,6 @@ fn glob_matches(pattern: &[u8], name: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn two_planes() -> Topology {
-        let links = PlaneLinks { host: LinkSpec::new(400_000, 500_000), core: LinkSpec::new(400_000, 500_000) };
-        Topology::leaf_spine(&LeafSpine {
-            leaf_count: 2,
-            hosts_per_leaf: 2,
-            spine_count: 3,
-            planes: vec![links.clone(), links],
-        })
-    }
-
-    #[test]
-    fn leaf_spine_has_a_cable_per_host_and_plane_and_a_full_core() {
-        let topology = two_planes();
-        assert_eq!(topology.hosts.len(), 4);
-        assert_eq!(topology.switches.len(), 2 * (2 + 3));
-        assert_eq!(topology.cables.len(), 2 * (4 + 6));
-        assert_eq!(topology.select(&LinkSelect::HostUp).len(), 8);
-        assert_eq!(topology.select(&LinkSelect::Core).len(), 24);
-        assert_eq!(topology.select(&LinkSelect::Plane(1)).len(), 20);
-    }
-
-    #[test]
-    fn names_are_unique_and_patterns_select_by_them() {
-        let topology = two_planes();
-        let mut names: Vec<String> = (0..topology.link_count()).map(|i| topology.link_name(LinkId(i))).collect();
-        assert_eq!(topology.select(&LinkSelect::Name("h3->p1.leaf1".into())).len(), 1);
-        assert_eq!(topology.select(&LinkSelect::Name("p0.leaf*->p0.spine2".into())).len(), 2);
-        assert_eq!(topology.select(&LinkSelect::Name("nobody*".into())), []);
-        names.sort();
-        names.dedup();
-        assert_eq!(names.len(), topology.link_count() as usize);
-    }
-
-    #[test]
-    fn parallel_cables_are_numbered() {
-        let spec = LinkSpec::new(100_000, 1_000);
-        let topology = Topology::parallel_paths(&spec, &[spec.clone(), spec.clone()]);
-        assert_eq!(topology.link_name(LinkId(4)), "left->right#0");
-        assert_eq!(topology.link_name(LinkId(7)), "right->left#1");
-        assert_eq!(topology.link_name(LinkId(0)), "h0->left");
-    }
 
     #[test]
     fn glob_star_stands_for_any_run() {

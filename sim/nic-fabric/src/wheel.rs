@@ -11,8 +11,16 @@ const BUCKET_PS_LOG2: u32 = 13;
 const BUCKET_COUNT: usize = 8192;
 const WORD_COUNT: usize = BUCKET_COUNT / 64;
 
-/// A time in picoseconds and a key that says what happens.
-pub(crate) type Event = (u64, u64);
+/// A time in picoseconds (upper half) and a key that says what happens (lower half): one number, quick to compare.
+type Event = u128;
+
+fn event(time_ps: u64, key: u64) -> Event {
+    u128::from(time_ps) << 64 | u128::from(key)
+}
+
+fn time_of(event: Event) -> u64 {
+    (event >> 64) as u64
+}
 
 /// Events in the order of (time, key).
 pub(crate) struct Wheel {
@@ -46,13 +54,13 @@ impl Wheel {
         self.count += 1;
         let number = time_ps >> BUCKET_PS_LOG2;
         if number <= self.open_number {
-            self.insert_open((time_ps, key));
+            self.insert_open(event(time_ps, key));
         } else if number - self.open_number < BUCKET_COUNT as u64 {
             let index = number as usize % BUCKET_COUNT;
-            self.buckets[index].push((time_ps, key));
+            self.buckets[index].push(event(time_ps, key));
             self.occupied[index / 64] |= 1 << (index % 64);
         } else {
-            self.far.push(Reverse((time_ps, key)));
+            self.far.push(Reverse(event(time_ps, key)));
         }
     }
 
@@ -68,17 +76,17 @@ impl Wheel {
 
     /// Takes the first event, unless it is later than `until_ps`.
     #[inline]
-    pub(crate) fn pop_until(&mut self, until_ps: u64) -> Option<Event> {
+    pub(crate) fn pop_until(&mut self, until_ps: u64) -> Option<(u64, u64)> {
         if self.open_position == self.open.len() && !self.open_next() {
             return None;
         }
         let event = self.open[self.open_position];
-        if event.0 > until_ps {
+        if time_of(event) > until_ps {
             return None;
         }
         self.open_position += 1;
         self.count -= 1;
-        Some(event)
+        Some((time_of(event), event as u64))
     }
 
     /// Time of the first event.
@@ -86,7 +94,7 @@ impl Wheel {
         if self.open_position == self.open.len() && !self.open_next() {
             return None;
         }
-        Some(self.open[self.open_position].0)
+        Some(time_of(self.open[self.open_position]))
     }
 
     /// Opens the next bucket that holds anything. False if none does.
@@ -97,7 +105,7 @@ impl Wheel {
             return false;
         }
         let near = self.next_occupied();
-        let far = self.far.peek().map(|event| event.0 .0 >> BUCKET_PS_LOG2);
+        let far = self.far.peek().map(|event| time_of(event.0) >> BUCKET_PS_LOG2);
         let number = match (near, far) {
             (Some(near), Some(far)) => near.min(far),
             (Some(number), None) | (None, Some(number)) => number,
@@ -110,7 +118,7 @@ impl Wheel {
             self.occupied[index / 64] &= !(1 << (index % 64));
         }
         while let Some(Reverse(event)) = self.far.peek() {
-            if event.0 >> BUCKET_PS_LOG2 != number {
+            if time_of(*event) >> BUCKET_PS_LOG2 != number {
                 break;
             }
             self.open.push(*event);

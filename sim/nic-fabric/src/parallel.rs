@@ -1,0 +1,128 @@
+//! One run on several threads: shards advance in windows no longer than what any frame needs from one to another.
+//!
+//! A window begins at the earliest event of all shards and ends one lookahead later; nothing that happens in it can
+//! reach another shard before its end. Between windows the shards exchange what they sent. Since events of equal time
+//! are ordered by entity, and the entities of a node are all in its shard, the result is that of one thread.
+
+use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Barrier, Mutex, PoisonError};
+
+use crate::engine::{Crossing, Shard};
+use crate::frame::{FRAME_BYTES_MIN, WIRE_OVERHEAD_BYTES};
+use crate::topology::{End, LinkId, Topology};
+
+/// Chooses a shard for each node: hosts stay with their first switch, and switches with hosts are dealt out in blocks
+/// of about equally many hosts; the others, which are between them, in turn.
+pub(crate) fn partition(topology: &Topology, shard_count: u16) -> Vec<u16> {
+    let host_count = topology.hosts.len();
+    let mut shard_of = vec![0; host_count + topology.switches.len()];
+    let block = |index: usize, count: usize| (index * shard_count as usize / count.max(1)) as u16;
+    let mut is_placed = vec![false; shard_of.len()];
+    // Cables come plane by plane and host by host, so the first one of a host is that to its first switch.
+    for cable in &topology.cables {
+        let (host, other) = match (cable.a, cable.b) {
+            (End::Host(host), other) | (other, End::Host(host)) => (host as usize, topology.node_of(other).0 as usize),
+            _ => continue,
+        };
+        if !is_placed[host] {
+            is_placed[host] = true;
+            shard_of[host] = if is_placed[other] { shard_of[other] } else { block(host, host_count) };
+        }
+        if !is_placed[other] {
+            is_placed[other] = true;
+            shard_of[other] = if other < host_count { block(other, host_count) } else { shard_of[host] };
+        }
+    }
+    let rest = (host_count..shard_of.len()).filter(|node| !is_placed[*node]);
+    for (turn, node) in rest.enumerate() {
+        shard_of[node] = (turn % shard_count as usize) as u16;
+    }
+    shard_of
+}
+
+/// The least time from an event in one shard to its effect in another.
+pub(crate) fn lookahead_ps(topology: &Topology, shard_of: &[u16]) -> u64 {
+    let shortest = u64::from(FRAME_BYTES_MIN + WIRE_OVERHEAD_BYTES);
+    let crosses = |link: &LinkId| {
+        let (from, to) = topology.ends(*link);
+        shard_of[topology.node_of(from).0 as usize] != shard_of[topology.node_of(to).0 as usize]
+    };
+    let latency_ps = |link: LinkId| {
+        let spec = topology.link_spec(link);
+        spec.delay_ps + spec.serialisation_ps(shortest)
+    };
+    (0..topology.link_count()).map(LinkId).filter(crosses).map(latency_ps).min().unwrap_or(u64::MAX)
+}
+
+/// Hands over everything in the outboxes.
+pub(crate) fn exchange(shards: &mut [Shard]) {
+    for to in 0..shards.len() {
+        for from in 0..shards.len() {
+            for crossing in std::mem::take(&mut shards[from].core.outbox[to]) {
+                shards[to].core.take_over(crossing);
+            }
+        }
+    }
+}
+
+/// What the threads of a run share.
+struct Meeting {
+    barrier: Barrier,
+    mailboxes: Vec<Mutex<Vec<Crossing>>>,
+    /// Time of each shard's next event; `u64::MAX` if it has none.
+    next_ps: Vec<AtomicU64>,
+    has_panicked: AtomicBool,
+}
+
+/// Processes every event up to and including `until_ps`, one thread per shard. Outboxes are empty before and after.
+pub(crate) fn run_until(shards: &mut [Shard], until_ps: u64, lookahead_ps: u64) {
+    let next_ps = shards.iter_mut().map(|shard| AtomicU64::new(next_of(shard))).collect();
+    let meeting = Meeting {
+        barrier: Barrier::new(shards.len()),
+        mailboxes: shards.iter().map(|_| Mutex::default()).collect(),
+        next_ps,
+        has_panicked: AtomicBool::new(false),
+    };
+    std::thread::scope(|scope| {
+        let run = |shard| run_shard(shard, &meeting, until_ps, lookahead_ps);
+        let threads: Vec<_> = shards.iter_mut().map(|shard| scope.spawn(move || run(shard))).collect();
+        for panic in threads.into_iter().filter_map(|thread| thread.join().err()) {
+            resume_unwind(panic);
+        }
+    });
+}
+
+fn next_of(shard: &mut Shard) -> u64 {
+    shard.core.wheel.next_time_ps().unwrap_or(u64::MAX)
+}
+
+fn run_shard(shard: &mut Shard, meeting: &Meeting, until_ps: u64, lookahead_ps: u64) {
+    let own = shard.core.shard as usize;
+    loop {
+        let start_ps = meeting.next_ps.iter().map(|next| next.load(Ordering::SeqCst)).min().unwrap_or(u64::MAX);
+        if start_ps > until_ps || start_ps == u64::MAX {
+            return;
+        }
+        let end_ps = start_ps.saturating_add(lookahead_ps - 1).min(until_ps);
+        // A node that panics must not leave the other threads at the barrier.
+        let outcome = catch_unwind(AssertUnwindSafe(|| shard.run_until(end_ps)));
+        if outcome.is_err() {
+            meeting.has_panicked.store(true, Ordering::SeqCst);
+        }
+        for (to, crossings) in shard.core.outbox.iter_mut().enumerate().filter(|(_, crossings)| !crossings.is_empty()) {
+            meeting.mailboxes[to].lock().unwrap_or_else(PoisonError::into_inner).append(crossings);
+        }
+        meeting.barrier.wait();
+        if let Err(panic) = outcome {
+            resume_unwind(panic);
+        }
+        if meeting.has_panicked.load(Ordering::SeqCst) {
+            return;
+        }
+        let arrived = std::mem::take(&mut *meeting.mailboxes[own].lock().unwrap_or_else(PoisonError::into_inner));
+        arrived.into_iter().for_each(|crossing| shard.core.take_over(crossing));
+        meeting.next_ps[own].store(next_of(shard), Ordering::SeqCst);
+        meeting.barrier.wait();
+    }
+}

@@ -1,0 +1,220 @@
+//! A real egress queue: a control class before a data class, and pausing of the data class (PFC).
+//!
+//! The virtual FIFO of [`crate::link`] knows a frame's departure when it arrives; with priorities or pauses nobody can,
+//! so here frames wait in two queues and each departure is an event. Control frames (by DSCP, see
+//! [`crate::Topology::control_dscps`]) go first and are never paused.
+//!
+//! PFC: a switch counts the data bytes it holds per link they came in by. Above `xoff_bytes` it pauses that link, at or
+//! below `xon_bytes` it lets it go on. The request takes the cable's delay and the line time of a minimum frame; that a
+//! real one waits for the frame being sent is left out, so headroom that just suffices here is short by a frame there.
+
+use std::collections::VecDeque;
+
+use crate::link::LinkSpec;
+use crate::pool::{FrameId, Packet};
+
+/// How frames wait for a link.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum QueueSpec {
+    /// One class, departures computed on arrival: fast, and exact for one class.
+    #[default]
+    VirtualFifo,
+    /// A control class with strict priority over the data class. `buffer_bytes` of the link is the data class's room.
+    Classes {
+        /// Room of the control class, bytes of line time.
+        control_buffer_bytes: u64,
+    },
+}
+
+/// Thresholds of priority flow control, bytes of line time of one link's data frames in the switch at its far end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pfc {
+    /// More than this pauses the link.
+    pub xoff_bytes: u64,
+    /// This or less lets it go on.
+    pub xon_bytes: u64,
+    /// Room above `xoff_bytes` for what is on its way when the pause takes effect; frames beyond it are dropped.
+    pub headroom_bytes: u64,
+}
+
+/// A frame that waits.
+#[derive(Clone, Copy)]
+pub(crate) struct Waiting {
+    pub id: FrameId,
+    /// Bytes of line time.
+    pub bytes: u64,
+    is_control: bool,
+    /// The link to whose [`Ingress`] the frame is charged.
+    pub charged_to: Option<u32>,
+}
+
+impl Waiting {
+    pub(crate) fn new(id: FrameId, packet: &Packet) -> Waiting {
+        let (bytes, is_control) = (u64::from(packet.wire_bytes), packet.is_control());
+        Waiting { id, bytes, is_control, charged_to: None }
+    }
+}
+
+/// The two queues in front of a link.
+pub(crate) struct ClassQueue {
+    control: VecDeque<Waiting>,
+    data: VecDeque<Waiting>,
+    control_bytes: u64,
+    data_bytes: u64,
+    control_buffer_bytes: u64,
+    data_buffer_bytes: u64,
+    /// The frame on the line, until its last bit has left.
+    pub sending: Option<Waiting>,
+    /// Whether the far end has paused the data class.
+    pub is_paused: bool,
+}
+
+impl ClassQueue {
+    /// The queue a link needs, if it has classes.
+    pub(crate) fn of(spec: &LinkSpec) -> Option<ClassQueue> {
+        let QueueSpec::Classes { control_buffer_bytes } = spec.queue else { return None };
+        Some(ClassQueue {
+            control: VecDeque::new(),
+            data: VecDeque::new(),
+            control_bytes: 0,
+            data_bytes: 0,
+            control_buffer_bytes,
+            data_buffer_bytes: spec.buffer_bytes,
+            sending: None,
+            is_paused: false,
+        })
+    }
+
+    /// Bytes that wait in the class of a frame, without the frame on the line.
+    pub(crate) fn class_bytes(&self, waiting: &Waiting) -> u64 {
+        if waiting.is_control {
+            self.control_bytes
+        } else {
+            self.data_bytes
+        }
+    }
+
+    /// Bytes that wait in both classes, without the frame on the line.
+    pub(crate) fn waiting_bytes(&self) -> u64 {
+        self.control_bytes + self.data_bytes
+    }
+
+    /// Whether the class of a frame has room for it.
+    pub(crate) fn has_room(&self, waiting: &Waiting) -> bool {
+        let room = if waiting.is_control { self.control_buffer_bytes } else { self.data_buffer_bytes };
+        self.class_bytes(waiting) + waiting.bytes <= room
+    }
+
+    pub(crate) fn push(&mut self, waiting: Waiting) {
+        if waiting.is_control {
+            self.control_bytes += waiting.bytes;
+            self.control.push_back(waiting);
+        } else {
+            self.data_bytes += waiting.bytes;
+            self.data.push_back(waiting);
+        }
+    }
+
+    /// The frame that may go next.
+    pub(crate) fn pop(&mut self) -> Option<Waiting> {
+        if let Some(waiting) = self.control.pop_front() {
+            self.control_bytes -= waiting.bytes;
+            return Some(waiting);
+        }
+        if self.is_paused {
+            return None;
+        }
+        let waiting = self.data.pop_front()?;
+        self.data_bytes -= waiting.bytes;
+        Some(waiting)
+    }
+}
+
+/// What a switch holds of the data frames of one link.
+pub(crate) struct Ingress {
+    pfc: Pfc,
+    held_bytes: u64,
+    /// Whether the link was told to pause.
+    is_pausing: bool,
+}
+
+impl Ingress {
+    pub(crate) fn new(pfc: Pfc) -> Ingress {
+        Ingress { pfc, held_bytes: 0, is_pausing: false }
+    }
+
+    pub(crate) fn has_room(&self, bytes: u64) -> bool {
+        self.held_bytes + bytes <= self.pfc.xoff_bytes + self.pfc.headroom_bytes
+    }
+
+    /// Takes a frame in. True if the link must pause now.
+    pub(crate) fn charge(&mut self, bytes: u64) -> bool {
+        self.held_bytes += bytes;
+        let must_pause = !self.is_pausing && self.held_bytes > self.pfc.xoff_bytes;
+        self.is_pausing |= must_pause;
+        must_pause
+    }
+
+    /// Lets a frame go. True if the link may go on now.
+    pub(crate) fn release(&mut self, bytes: u64) -> bool {
+        self.held_bytes -= bytes;
+        let may_go_on = self.is_pausing && self.held_bytes <= self.pfc.xon_bytes;
+        self.is_pausing &= !may_go_on;
+        may_go_on
+    }
+
+    /// The link failed: when it is back, neither side remembers a pause.
+    pub(crate) fn forget_pause(&mut self) {
+        self.is_pausing = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(id: u32, is_control: bool) -> Waiting {
+        let mut packet = Packet::new(100, 0);
+        packet.classify(false, is_control);
+        Waiting::new(id, &packet)
+    }
+
+    #[test]
+    fn control_goes_first_and_is_not_paused() {
+        let mut queue = ClassQueue::of(&LinkSpec::new(1, 0).with_classes(1_000)).unwrap();
+        for (id, is_control) in [(0, false), (1, true), (2, false), (3, true)] {
+            queue.push(frame(id, is_control));
+        }
+        let mut pop = |is_paused| {
+            queue.is_paused = is_paused;
+            queue.pop().map(|waiting| waiting.id)
+        };
+        assert_eq!(
+            [pop(false), pop(true), pop(true), pop(false), pop(false), pop(false)],
+            [Some(1), Some(3), None, Some(0), Some(2), None]
+        );
+        assert_eq!(queue.waiting_bytes(), 0);
+    }
+
+    #[test]
+    fn each_class_has_its_own_room() {
+        let spec = LinkSpec::new(1, 0).with_buffer_bytes(200).with_classes(100);
+        let mut queue = ClassQueue::of(&spec).unwrap();
+        queue.push(frame(0, false));
+        assert!(queue.has_room(&frame(1, false)));
+        queue.push(frame(1, false));
+        assert!(!queue.has_room(&frame(2, false)));
+        assert!(queue.has_room(&frame(2, true)));
+        queue.push(frame(2, true));
+        assert!(!queue.has_room(&frame(3, true)));
+    }
+
+    #[test]
+    fn ingress_pauses_above_xoff_once_and_resumes_at_xon_once() {
+        let mut ingress = Ingress::new(Pfc { xoff_bytes: 250, xon_bytes: 100, headroom_bytes: 100 });
+        assert_eq!([(); 3].map(|()| ingress.charge(100)), [false, false, true]);
+        assert!(ingress.has_room(50) && !ingress.has_room(51));
+        assert!(!ingress.charge(50));
+        assert_eq!([100, 100, 50, 50, 50].map(|bytes| ingress.release(bytes)), [false, false, true, false, false]);
+    }
+}
