@@ -8,3 +8,6 @@ pub mod params;
 
 // Building blocks that know nothing of NICs.
 pub mod prim;
+
+// Host memory over AXI4.
+pub mod dma;
