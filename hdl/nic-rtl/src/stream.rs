@@ -379,6 +379,8 @@ record! {
         rsn: PSN_BITS,
         /// BTH.SE.
         se: 1,
+        /// With this packet all bytes of the message are accepted; so once it is written, all of them are.
+        complete: 1,
         /// The write failed. 0 in a `PlaceInfo`.
         error: 1,
     }
@@ -546,6 +548,11 @@ bundle! {
 }
 
 bundle! {
+    /// The requester has done with a message: wqe_fetch may give it one more of that connection.
+    pub struct TxCredit { fwd valid: 1, conn: CONN_BITS }
+}
+
+bundle! {
     /// Something to be counted, now: never refused, so without `ready`.
     ///
     /// A block lists the counters that its port can name, so that the statistics wire only those.
@@ -577,10 +584,10 @@ impl<'a> Count<'a> {
     }
 }
 
-record! {
+bundle! {
     /// Settings of the `transport` registers. Not a stream: wires that may change at any time.
     pub struct TransportConfig {
-        rto_ticks: csr_bits(&csr::transport::RTO_TICKS),
+        fwd rto_ticks: csr_bits(&csr::transport::RTO_TICKS),
         retry_limit: csr_bits(&csr::transport::RETRY_LIMIT),
         ack_packets: csr_bits(&csr::transport::ACK_PACKETS),
         ack_bytes: csr_bits(&csr::transport::ACK_BYTES),
