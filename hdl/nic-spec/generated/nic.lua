@@ -79,6 +79,10 @@ codes.pathop = {
   [0x03] = "RE_AIM",
   [0x04] = "REMAP",
 }
+codes.atomicop = {
+  [0x00] = "COMPARE_SWAP",
+  [0x01] = "FETCH_ADD",
+}
 
 local headers = {}
 headers.bth = { doc = "Base transport header.", len = 12, fields = {
@@ -150,7 +154,8 @@ headers.atomiceth = { doc = "Atomic operation.", len = 28, fields = {
 } }
 headers.atag = { doc = "Ties an atomic response to its request.", len = 4, fields = {
   { name = "atomic_id", bit = 0, bits = 16, doc = "Number of the atomic operation within the connection." },
-  { name = "resv16", bit = 16, bits = 16, doc = "Reserved, sent as zero." },
+  { name = "resv8", bit = 16, bits = 8, doc = "Reserved, sent as zero." },
+  { name = "op", bit = 24, bits = 8, codes = codes.atomicop, doc = "What to do: see the atomic operations. A response repeats it." },
 } }
 headers.atomicacketh = { doc = "Result of an atomic operation.", len = 8, fields = {
   { name = "orig", bit = 0, bits = 64, doc = "Value of the operand before the operation." },
@@ -196,7 +201,7 @@ headers.pbth = { doc = "Probe header.", len = 8, fields = {
 headers.pcth = { doc = "Path control header.", len = 12, fields = {
   { name = "op", bit = 0, bits = 8, codes = codes.pathop, doc = "What to do: see the path operations." },
   { name = "path", bit = 8, bits = 8, doc = "Path it is done to." },
-  { name = "flags", bit = 16, bits = 8, doc = "Flags; none defined, sent as zero." },
+  { name = "flags", bit = 16, bits = 8, doc = "Flags: bit 0 = this is the reply to the operation; the others are reserved, sent as zero." },
   { name = "resv4", bit = 24, bits = 4, doc = "Reserved, sent as zero." },
   { name = "new_epoch", bit = 28, bits = 4, doc = "Epoch from now on." },
   { name = "resv8", bit = 32, bits = 8, doc = "Reserved, sent as zero." },

@@ -1,6 +1,6 @@
 //! Headers of atomic operations and their responses.
 
-use crate::{layout, num::Rkey};
+use crate::{codes, layout, num::Rkey};
 
 layout! {
     /// Atomic operation.
@@ -22,7 +22,19 @@ layout! {
         /// Number of the atomic operation within the connection.
         atomic_id / set_atomic_id: 16 as u16,
         /// Reserved, sent as zero.
-        resv16 / set_resv16: 16 as u16,
+        resv8 / set_resv8: 8 as u8,
+        /// What to do: see the atomic operations. A response repeats it.
+        op / set_op: 8 as u8,
+    }
+}
+
+codes! {
+    /// Atomic operations on 8 bytes.
+    pub enum AtomicOp(u8) {
+        /// Swap in the new value if the operand equals the value to compare with.
+        CompareSwap = 0, "COMPARE_SWAP";
+        /// Add to the operand, modulo 2^64.
+        FetchAdd = 1, "FETCH_ADD";
     }
 }
 

@@ -35,7 +35,7 @@ mod psth;
 pub mod icrc;
 pub mod opcode;
 
-pub use atomic::{Atag, AtomicAckEth, AtomicEth};
+pub use atomic::{Atag, AtomicAckEth, AtomicEth, AtomicOp};
 pub use axth::{Axth, Sack};
 pub use bth::Bth;
 pub use bxth::Bxth;
@@ -100,4 +100,5 @@ pub const CODED_FIELDS: &[CodedField] = &[
     CodedField { layout: &Bth::LAYOUT, field: "opcode", codes: &Opcode::CODES },
     CodedField { layout: &Nxth::LAYOUT, field: "reason", codes: &NakReason::CODES },
     CodedField { layout: &Pcth::LAYOUT, field: "op", codes: &PathOp::CODES },
+    CodedField { layout: &Atag::LAYOUT, field: "op", codes: &AtomicOp::CODES },
 ];

@@ -12,7 +12,7 @@ layout! {
         op / set_op: 8 as u8,
         /// Path it is done to.
         path / set_path: 8 as PathId,
-        /// Flags; none defined, sent as zero.
+        /// Flags: bit 0 = this is the reply to the operation; the others are reserved, sent as zero.
         flags / set_flags: 8 as u8,
         /// Reserved, sent as zero.
         resv4 / set_resv4: 4 as u8,
