@@ -258,11 +258,10 @@ impl Probe for BlackBoxes {
 /// When rust-hdl finds an unconnected signal, or two of its names become one.
 #[track_caller]
 pub fn verilog(top: &impl Block, lib: &Lib) -> String {
-    let mut text = without_dollars(&rh::generate_verilog(top));
+    let mut text = String::from(crate::emit::HEADER) + &without_dollars(&rh::generate_verilog(top));
     let mut boxes = BlackBoxes::default();
     top.accept("top", &mut boxes);
     let mut seen = Default::default();
-    text += crate::emit::HEADER;
     for name in boxes.0 {
         if let Some(def) = lib.find(&name) {
             def.append_text(&mut seen, &mut text);
@@ -294,7 +293,12 @@ fn without_dollars(text: &str) -> String {
             out += word; // a system function
         } else {
             let new = word.replace('$', "_");
-            let old = origin.entry(new.clone()).or_insert_with(|| word.to_string());
+            let is_port_of_instance = out.ends_with('.');
+            if word == "endmodule" {
+                origin.clear();
+            }
+            let fresh = if is_port_of_instance { &mut BTreeMap::new() } else { &mut origin };
+            let old = fresh.entry(new.clone()).or_insert_with(|| word.to_string());
             assert!(old == word, "the names `{old}` and `{word}` of the rust-hdl top both become `{new}`: rename one");
             out += &new;
         }

@@ -467,7 +467,10 @@ impl B {
     /// Or of the values whose condition holds (zero if none does): a selection by one-hot conditions without priority.
     #[track_caller]
     pub fn one_hot_select<'a>(&'a self, arms: &[(S<'a>, S<'a>)]) -> S<'a> {
-        let parts: Vec<S> = arms.iter().map(|(c, v)| c.rep(v.w) & *v).collect();
+        let mut parts = vec![];
+        for (c, v) in arms {
+            parts.push(c.rep(v.w) & *v);
+        }
         self.or_tree(&parts)
     }
 
@@ -494,18 +497,21 @@ impl B {
     /// Or of all, as a balanced tree.
     #[track_caller]
     pub fn or_tree<'a>(&'a self, v: &[S<'a>]) -> S<'a> {
+        same_widths(v);
         self.tree(v, |a, b| a | b)
     }
 
     /// And of all, as a balanced tree.
     #[track_caller]
     pub fn and_tree<'a>(&'a self, v: &[S<'a>]) -> S<'a> {
+        same_widths(v);
         self.tree(v, |a, b| a & b)
     }
 
     /// Exclusive or of all, as a balanced tree.
     #[track_caller]
     pub fn xor_tree<'a>(&'a self, v: &[S<'a>]) -> S<'a> {
+        same_widths(v);
         self.tree(v, |a, b| a ^ b)
     }
 
@@ -520,6 +526,14 @@ impl B {
                 f(self.tree(a, f), self.tree(c, f))
             }
         }
+    }
+}
+
+/// Panics, at the caller's line, when the widths differ.
+#[track_caller]
+fn same_widths(v: &[S]) {
+    if let Some((k, s)) = v.iter().enumerate().find(|(_, s)| s.w != v[0].w) {
+        panic!("{} bits in place 0 and {} in place {k}: widths must be equal", v[0].w, s.w);
     }
 }
 

@@ -191,7 +191,10 @@ pub trait Record<'a>: Fields<'a> {
     fn reg_like(&self, name: &str) -> Self {
         let s = self.signals();
         let l = self.layout_of();
-        let r: Vec<S> = s.iter().zip(&l.fields).map(|(s, f)| s.b.reg(&format!("{name}_{}", f.name), s.w)).collect();
+        let mut r = vec![];
+        for (s, f) in s.iter().zip(&l.fields) {
+            r.push(s.b.reg(&format!("{name}_{}", f.name), s.w));
+        }
         Self::over(&r)
     }
 
@@ -238,22 +241,31 @@ pub trait Record<'a>: Fields<'a> {
     /// `a` where `cond` is 1, else `c`, field by field.
     #[track_caller]
     fn mux(cond: S<'a>, a: &Self, c: &Self) -> Self {
-        let v: Vec<S> = a.signals().into_iter().zip(c.signals()).map(|(x, y)| cond.mux(x, y)).collect();
+        let mut v = vec![];
+        for (x, y) in a.signals().into_iter().zip(c.signals()) {
+            v.push(cond.mux(x, y));
+        }
         Self::over(&v)
     }
 
     /// First record whose condition holds, else `default`.
     #[track_caller]
     fn select(arms: &[(S<'a>, Self)], default: &Self) -> Self {
-        arms.iter().rev().fold(default.clone(), |r, (c, v)| Self::mux(*c, v, &r))
+        let mut r = default.clone();
+        for (c, v) in arms.iter().rev() {
+            r = Self::mux(*c, v, &r);
+        }
+        r
     }
 
     /// Names every field's net `NAME_field`.
     #[track_caller]
     fn named(&self, name: &str) -> Self {
         let l = self.layout_of();
-        let v: Vec<S> =
-            self.signals().into_iter().zip(&l.fields).map(|(s, f)| s.named(&format!("{name}_{}", f.name))).collect();
+        let mut v = vec![];
+        for (s, f) in self.signals().into_iter().zip(&l.fields) {
+            v.push(s.named(&format!("{name}_{}", f.name)));
+        }
         Self::over(&v)
     }
 }
@@ -325,7 +337,10 @@ pub trait Bundle<'a>: Fields<'a> {
     fn wires(&self, name: &str) -> Self {
         let l = self.layout_of();
         let b = self.signals()[0].b;
-        let v: Vec<S> = l.fields.iter().map(|f| b.wire(&format!("{name}_{}", f.name), f.width)).collect();
+        let mut v = vec![];
+        for f in &l.fields {
+            v.push(b.wire(&format!("{name}_{}", f.name), f.width));
+        }
         Self::over(&v)
     }
 }

@@ -131,14 +131,11 @@ impl<'a> Mem<'a> {
     pub fn init(self, rows: Vec<Vec<u64>>) -> Mem<'a> {
         let (depth, w) = (self.depth(), self.width());
         assert!(rows.len() as u64 <= depth, "{} initial rows for a memory of {depth}", rows.len());
-        let rows = rows
-            .into_iter()
-            .map(|mut r| {
-                self.b.litw(&r, w);
-                r.resize(words(w), 0);
-                r
-            })
-            .collect();
+        let mut rows = rows;
+        for r in &mut rows {
+            self.b.litw(r, w);
+            r.resize(words(w), 0);
+        }
         self.with(|m| m.init = Some(rows));
         self
     }
@@ -211,16 +208,12 @@ impl<'a> Mem<'a> {
         self.check(addr, Some(data));
         self.b.own(en);
         let en = self.b.scoped(en);
-        let lanes = lanes.map(|l| {
+        if let Some(l) = lanes {
             self.b.own(l);
-            assert!(
-                data.w.is_multiple_of(l.w),
-                "{} lane enables do not divide rows of {} bits into equal lanes",
-                l.w,
-                data.w
-            );
-            (l.id, data.w / l.w)
-        });
+            let ok = data.w.is_multiple_of(l.w);
+            assert!(ok, "{} lane enables do not divide rows of {} bits into equal lanes", l.w, data.w);
+        }
+        let lanes = lanes.map(|l| (l.id, data.w / l.w));
         let domain = self.b.current_domain().0;
         self.with(|m| m.writes.push(WritePort { en: en.id, addr: addr.id, data: data.id, lanes, domain, pair }));
     }
