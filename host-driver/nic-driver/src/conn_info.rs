@@ -147,6 +147,8 @@ impl FromStr for ConnInfo {
 mod tests {
     use super::*;
 
+    type Change = fn(&mut ConnInfo);
+
     fn info() -> ConnInfo {
         let path = PathInfo { sport: 0xc001, plane: 1, epoch: 2, init_pseq: 0xff_fffe };
         ConnInfo {
@@ -184,7 +186,7 @@ mod tests {
 
     #[test]
     fn settings_that_must_be_equal_are_named_when_they_are_not() {
-        let cases: [(&str, fn(&mut ConnInfo)); 7] = [
+        let cases: [(&str, Change); 7] = [
             ("the version of connection data is 1 here and 2", |c| c.version = 2),
             ("the IP version is 4 here and 6", |c| c.ip = "fe80::1".parse().unwrap()),
             ("the UDP destination port is 4791 here and 4792", |c| c.udp_dport = 4792),
@@ -203,7 +205,7 @@ mod tests {
 
     #[test]
     fn numbers_of_a_peer_that_fit_nowhere_are_refused() {
-        let cases: [(&str, fn(&mut ConnInfo)); 9] = [
+        let cases: [(&str, Change); 9] = [
             ("connection id", |c| c.qpn = 1 << 24),
             ("first MSEQ", |c| c.init_msn = 1 << 24),
             ("first RSN", |c| c.init_rsn = u32::MAX),

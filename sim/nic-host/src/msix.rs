@@ -107,7 +107,7 @@ mod tests {
         let wrong = |start, end| Err(PciError::Irq { index: IRQ_MSIX, start, end, have: 2 });
         assert_eq!(sink.raise(2), wrong(2, 3));
         assert_eq!(sink.attach(1, &[event.clone(), event.clone()]), wrong(1, 3));
-        assert_eq!(sink.attach(u32::MAX, &[event.clone()]), wrong(u32::MAX, 1 << 32));
+        assert_eq!(sink.attach(u32::MAX, std::slice::from_ref(&event)), wrong(u32::MAX, 1 << 32));
         sink.raise(1).unwrap();
         assert_eq!(event.take(), 0);
     }

@@ -63,7 +63,8 @@ fn blocks_are_found_where_the_chain_puts_them_and_unknown_ones_are_passed_over()
 
 #[test]
 fn a_device_that_is_not_the_card_is_refused_with_what_was_found() {
-    let cases: [(&str, fn(&FakeCard)); 9] = [
+    type Damage = fn(&FakeCard);
+    let cases: [(&str, Damage); 9] = [
         ("magic number 0x12345678 instead of 0x3163696e", |card| card.lock().registers.set(id::MAGIC, 0, 0x1234_5678)),
         ("BAR 0 has 0x1000000 bytes and needs 0x2000000", |card| card.lock().bar_bytes /= 2),
         ("the card has no register block \"ctx\" (type 0x3)", |card| {
@@ -137,7 +138,7 @@ fn a_group_address_is_no_port_address() {
 fn every_counter_is_read_by_name_with_both_halves() {
     let card = FakeCard::new();
     let device = open(&card).unwrap();
-    let value = |i: usize| (i as u64) << 32 | 0xffff_0000 + i as u64;
+    let value = |i: usize| ((i as u64) << 32) | (0xffff_0000 + i as u64);
     for (i, info) in COUNTERS.iter().enumerate() {
         card.lock().registers.set_counter(info.counter, value(i));
     }

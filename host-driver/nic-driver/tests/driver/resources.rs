@@ -185,7 +185,7 @@ fn nothing_stays_mapped_or_valid_when_everything_is_dropped() {
     // Every table has its valid or enabled bit first; the address table has none.
     let in_use = |&(&(table, _), row): &(&(Table, u32), &[u8; 64])| table != Table::Ah && row[0] & 1 != 0;
     assert_eq!(inner.rows.iter().filter(in_use).collect::<Vec<_>>(), []);
-    assert_eq!(SqRow(inner.row(Table::Sq, 0)).rq_enabled(), false);
+    assert!(!SqRow(inner.row(Table::Sq, 0)).rq_enabled());
     for table in Table::ALL.iter().filter(|&&table| table != Table::Ah) {
         let first = table.layout().fields[0];
         assert!(matches!((first.name, first.bits), ("valid" | "enabled", 1)), "{table}");
