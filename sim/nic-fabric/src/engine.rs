@@ -11,11 +11,11 @@ use rand_chacha::ChaCha8Rng;
 use crate::address::{AddressTable, HOST_UNKNOWN};
 use crate::fabric::Delivery;
 use crate::flow::{Headers, ECN_ECT0, ECN_ECT1};
-use crate::frame::{Frame, FRAME_BYTES_MIN, WIRE_OVERHEAD_BYTES};
+use crate::frame::Frame;
 use crate::link::{Admission, RxLink, TxLink};
 use crate::node::{Context, Node};
 use crate::pool::{FrameId, Packet, Pool, FRAME_NONE};
-use crate::queue::{Ingress, Pfc, Waiting};
+use crate::queue::{Ingress, Pfc};
 use crate::route::Routes;
 use crate::rule::Verdict;
 use crate::seed::{stream, Purpose};
@@ -25,7 +25,7 @@ use crate::topology::{NodeId, Port, Topology};
 use crate::wheel::Wheel;
 
 /// What an event is about; the order is the order of events of the same picosecond.
-mod event {
+pub(crate) mod event {
     /// A cable goes down (sub 0) or comes back (sub 1). Entity: cable.
     pub const CABLE: u64 = 0;
     /// New forwarding tables come into force.
@@ -49,7 +49,7 @@ const ENTITY_BITS: u32 = 28;
 /// Most links and nodes a fabric can number.
 pub(crate) const ENTITY_COUNT_MAX: u32 = 1 << ENTITY_BITS;
 
-fn key(kind: u64, entity: u32, sub: u32) -> u64 {
+pub(crate) fn key(kind: u64, entity: u32, sub: u32) -> u64 {
     kind << 60 | u64::from(entity) << 32 | u64::from(sub)
 }
 
@@ -127,10 +127,10 @@ pub(crate) struct Core {
     /// For each other shard.
     pub outbox: Vec<Vec<Crossing>>,
     pub wheel: Wheel,
-    pool: Pool,
+    pub pool: Pool,
     /// Per cable: outages that are in force.
-    outages: Vec<u32>,
-    strays: BTreeMap<(u32, u32), FrameId>,
+    pub outages: Vec<u32>,
+    pub strays: BTreeMap<(u32, u32), FrameId>,
     injected: BTreeMap<(u32, u32), Frame>,
     injected_count: u32,
     node_rngs: Vec<Option<Box<ChaCha8Rng>>>,
@@ -176,21 +176,6 @@ impl Core {
         self.injected.insert((link, self.injected_count), frame);
         self.wheel.push(at_ps, key(event::INJECT, link, self.injected_count));
         self.injected_count = self.injected_count.wrapping_add(1);
-    }
-
-    /// Sets the events of an outage.
-    pub(crate) fn schedule_outage(&mut self, cable: u32, from_ps: u64, until_ps: u64) {
-        self.schedule_cable(from_ps, cable, 0);
-        if until_ps != u64::MAX {
-            self.schedule_cable(until_ps, cable, 1);
-        }
-    }
-
-    fn schedule_cable(&mut self, at_ps: u64, cable: u32, sub: u32) {
-        self.wheel.push(at_ps, key(event::CABLE, cable, sub));
-        if let Some(after_ps) = self.net.topology.reroute_after_ps {
-            self.wheel.push(at_ps + after_ps, key(event::REROUTE, 0, 0));
-        }
     }
 
     /// Frames here, in queues, on lines, and on their way to other shards.
@@ -250,112 +235,21 @@ impl Core {
         }
     }
 
-    fn mark(&mut self, link: u32, id: FrameId) {
+    pub(crate) fn mark(&mut self, link: u32, id: FrameId) {
         self.pool.packet_mut(id).mark();
         self.tx[link as usize].stats.ecn_marked += 1;
         self.stats.ecn_marked += 1;
     }
 
-    fn lose(&mut self, link: u32, id: FrameId, cause: DropCause) {
+    pub(crate) fn lose(&mut self, link: u32, id: FrameId, cause: DropCause) {
         self.tx[link as usize].stats.drops.add(cause, 1);
         self.stats.drops.add(cause, 1);
         self.pool.discard(id);
     }
 
-    /// Offers a frame to a queue with classes.
-    fn enqueue(&mut self, link: u32, id: FrameId, from: Option<u32>, now_ps: u64) {
-        let packet = *self.pool.packet(id);
-        let mut waiting = Waiting::new(id, &packet);
-        let Some(queue) = self.tx[link as usize].queue.as_ref() else { return };
-        let (class_bytes, has_room) = (queue.class_bytes(&waiting), queue.has_room(&waiting));
-        let is_lossless = |from: &u32| !packet.is_control() && self.rx[*from as usize].ingress.is_some();
-        waiting.charged_to = from.filter(is_lossless);
-        if let Some(from) = waiting.charged_to {
-            if !self.charge(from, waiting.bytes, now_ps) {
-                return self.lose(from, id, DropCause::HeadroomExceeded);
-            }
-        } else if !has_room {
-            return self.lose(link, id, DropCause::BufferFull);
-        }
-        let tx = &mut self.tx[link as usize];
-        let backlog_ps = tx.line_ps(class_bytes) + tx.free_at_ps.saturating_sub(now_ps);
-        tx.backlog_max_ps = tx.backlog_max_ps.max(backlog_ps);
-        tx.count(u32::from(packet.wire_bytes));
-        let is_marked = packet.is_markable() && tx.draw_mark(backlog_ps);
-        if let Some(queue) = tx.queue.as_mut() {
-            queue.push(waiting);
-        }
-        if is_marked {
-            self.mark(link, id);
-        }
-        self.send_next(link, now_ps);
-    }
-
-    /// Puts the next frame of a queue with classes on the line, if that is free and one may go.
-    fn send_next(&mut self, link: u32, now_ps: u64) {
-        let tx = &mut self.tx[link as usize];
-        let Some(queue) = tx.queue.as_mut().filter(|queue| queue.sending.is_none()) else { return };
-        let Some(waiting) = queue.pop() else { return };
-        queue.sending = Some(waiting);
-        tx.free_at_ps = now_ps + tx.line_ps(waiting.bytes);
-        let departure_ps = tx.free_at_ps;
-        self.wheel.push(departure_ps, key(event::SENT, link, 0));
-        self.depart(link, waiting.id, departure_ps);
-    }
-
-    /// The frame on the line of a queue with classes has left. True if nothing waits any more.
-    fn sent(&mut self, link: u32) -> bool {
-        let sent = self.tx[link as usize].queue.as_mut().and_then(|queue| queue.sending.take());
-        if let Some(waiting) = sent {
-            self.release(waiting);
-        }
-        self.send_next(link, self.now_ps);
-        let queue = self.tx[link as usize].queue.as_ref();
-        queue.is_some_and(|queue| queue.sending.is_none() && queue.waiting_bytes() == 0)
-    }
-
-    /// Takes a lossless frame into a switch. False if there is no room even in the headroom.
-    fn charge(&mut self, from: u32, bytes: u64, now_ps: u64) -> bool {
-        let Some(ingress) = self.rx[from as usize].ingress.as_mut() else { return true };
-        if !ingress.has_room(bytes) {
-            return false;
-        }
-        if ingress.charge(bytes) {
-            self.stats.pauses += 1;
-            self.request_pause(from, false, now_ps);
-        }
-        true
-    }
-
-    /// A frame has left the switch to whose account it stood.
-    fn release(&mut self, waiting: Waiting) {
-        let Some(from) = waiting.charged_to else { return };
-        let ingress = self.rx[from as usize].ingress.as_mut();
-        if ingress.is_some_and(|ingress| ingress.release(waiting.bytes)) {
-            self.request_pause(from, true, self.now_ps);
-        }
-    }
-
-    /// Sends a pause request against the direction of a link.
-    fn request_pause(&mut self, link: u32, may_go_on: bool, now_ps: u64) {
-        let back = &self.tx[(link ^ 1) as usize];
-        let at_ps = now_ps + back.serialisation_ps(FRAME_BYTES_MIN + WIRE_OVERHEAD_BYTES) + back.delay_ps;
-        match back.to_shard {
-            shard if shard == self.shard => self.wheel.push(at_ps, key(event::PAUSE, link, u32::from(may_go_on))),
-            shard => self.outbox[shard as usize].push(Crossing::Pause { link, at_ps, may_go_on }),
-        }
-    }
-
-    fn pause(&mut self, link: u32, may_go_on: bool) {
-        if let Some(queue) = self.tx[link as usize].queue.as_mut() {
-            queue.is_paused = !may_go_on;
-        }
-        self.send_next(link, self.now_ps);
-    }
-
     /// The last bit of a frame leaves a queue at `departure_ps`.
     #[inline]
-    fn depart(&mut self, link: u32, id: FrameId, departure_ps: u64) {
+    pub(crate) fn depart(&mut self, link: u32, id: FrameId, departure_ps: u64) {
         self.stats.link_hops += 1;
         let tx = &mut self.tx[link as usize];
         let arrival_ps = departure_ps + tx.delay_ps;
@@ -391,9 +285,9 @@ impl Core {
                 let copy = self.pool.insert(*self.pool.packet(id), copy);
                 self.stats.duplicated += 1;
                 self.fly(link, id, arrival_ps);
-                self.stray(link, copy, arrival_ps + delay_ps);
+                self.stray(link, copy, arrival_ps.saturating_add(delay_ps));
             }
-            Verdict::Delay { delay_ps } => self.stray(link, id, arrival_ps + delay_ps),
+            Verdict::Delay { delay_ps } => self.stray(link, id, arrival_ps.saturating_add(delay_ps)),
         }
     }
 
@@ -512,61 +406,6 @@ impl Core {
         }
         let out = self.switches[switch as usize].choose(group, flow_hash, &self.tx, self.now_ps);
         self.transmit(out, id, Some(from), self.now_ps);
-    }
-
-    /// A cable fails or comes back; with several outages at a time it is back when the last is over. True if its state
-    /// changed. Every shard keeps the state of every cable, and of the ends that are its own the contents.
-    fn change_cable(&mut self, cable: u32, is_up: bool) -> bool {
-        let outages = &mut self.outages[cable as usize];
-        *outages = if is_up { *outages - 1 } else { *outages + 1 };
-        if *outages != u32::from(!is_up) {
-            return false;
-        }
-        for link in [cable * 2, cable * 2 + 1] {
-            self.tx[link as usize].is_down = !is_up;
-            if !is_up {
-                self.cut(link);
-            }
-        }
-        true
-    }
-
-    /// Loses what waits for a link and what is on it.
-    fn cut(&mut self, link: u32) {
-        let now_ps = self.now_ps;
-        let tx = &mut self.tx[link as usize];
-        tx.epoch += 1;
-        let mut lost: Vec<FrameId> = Vec::new();
-        match tx.queue.as_mut() {
-            // The frame on the line keeps the line until its event; it is lost with the others on the link.
-            Some(queue) => {
-                queue.is_paused = false;
-                for waiting in std::iter::from_fn(|| queue.pop()).collect::<Vec<_>>() {
-                    self.release(waiting);
-                    lost.push(waiting.id);
-                }
-            }
-            None => tx.free_at_ps = tx.free_at_ps.min(now_ps),
-        }
-        let rx = &mut self.rx[link as usize];
-        rx.epoch += 1;
-        if let Some(ingress) = rx.ingress.as_mut() {
-            ingress.forget_pause();
-        }
-        let mut next = std::mem::replace(&mut rx.first, FRAME_NONE);
-        while next != FRAME_NONE {
-            lost.push(next);
-            next = self.pool.packet(next).next;
-        }
-        let strays: Vec<(u32, u32)> = self.strays.range((link, 0)..=(link, u32::MAX)).map(|entry| *entry.0).collect();
-        lost.extend(strays.iter().filter_map(|stray| self.strays.remove(stray)));
-        lost.into_iter().for_each(|id| self.lose(link, id, DropCause::LinkDown));
-    }
-
-    /// Brings tables into force that know which cables are up now.
-    fn reroute(&mut self) {
-        let outages = &self.outages;
-        self.routes = Arc::new(Routes::compute(&self.net.topology, |cable| outages[cable] == 0));
     }
 }
 

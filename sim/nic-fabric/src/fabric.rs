@@ -33,6 +33,7 @@ use crate::seed::{stream, Purpose};
 use crate::stats::{FabricStats, LinkStats};
 use crate::switch::Switch;
 use crate::topology::{End, LinkId, LinkSelect, NodeId, Port, Topology};
+use crate::TIME_PS_MAX;
 
 /// A frame that reached a host outside.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -109,6 +110,9 @@ impl From<PcapError> for FabricError {
 /// Most hosts a topology may have: the default addresses have 16 bits for them.
 pub const HOST_COUNT_MAX: usize = 65_534;
 
+/// Longest delay of a link, picoseconds: a second.
+pub const DELAY_PS_MAX: u64 = 1_000_000_000_000;
+
 /// A network of links and switches with hosts at its edge.
 pub struct Fabric {
     topology: Arc<Topology>,
@@ -127,7 +131,7 @@ impl Fabric {
     /// Makes a fabric at time 0 that runs on the caller's thread. Every host is outside until a node is attached.
     ///
     /// # Errors
-    /// [`FabricError::Topology`] if a rate is 0, the topology exceeds [`HOST_COUNT_MAX`], or a link has PFC without the
+    /// [`FabricError::Topology`] if a rate is 0, [`HOST_COUNT_MAX`] or [`DELAY_PS_MAX`] is exceeded, or a link has PFC without the
     /// real queues that needs.
     pub fn new(topology: &Topology, seed: u64) -> Result<Fabric, FabricError> {
         Fabric::with_threads(topology, seed, 1)
@@ -237,7 +241,7 @@ impl Fabric {
     /// Runs every event up to and including `until_ps`, and returns what reached hosts outside, by time, then port.
     pub fn advance(&mut self, until_ps: u64) -> Vec<Delivery> {
         let deliveries = self.run_events(until_ps);
-        self.set_now(until_ps.max(self.now_ps));
+        self.set_now(until_ps.clamp(self.now_ps, TIME_PS_MAX));
         deliveries
     }
 
@@ -250,6 +254,7 @@ impl Fabric {
     }
 
     fn run_events(&mut self, until_ps: u64) -> Vec<Delivery> {
+        let until_ps = until_ps.min(TIME_PS_MAX);
         match &mut self.shards[..] {
             [shard] => shard.run_until(until_ps),
             shards => {
@@ -458,6 +463,9 @@ fn check(topology: &Topology) -> Result<(), FabricError> {
         let (spec, name) = (topology.link_spec(link), &names[link.0 as usize]);
         if spec.rate_mbps == 0 {
             return fail(format!("link {name} has rate 0"));
+        }
+        if spec.delay_ps > DELAY_PS_MAX {
+            return fail(format!("link {name} has a delay of {} ps, at most {DELAY_PS_MAX}", spec.delay_ps));
         }
         let (End::Switch(_), Some(pfc)) = (topology.ends(link).1, spec.pfc) else { continue };
         if pfc.xon_bytes > pfc.xoff_bytes {

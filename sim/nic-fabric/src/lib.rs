@@ -30,7 +30,7 @@ pub mod topology;
 
 pub mod shape;
 
-pub mod route;
+mod route;
 
 // How it moves: events, links, queues, switches.
 mod wheel;
@@ -63,6 +63,10 @@ pub mod pcap;
 
 pub mod stats;
 
+// All of it from a file.
+pub mod config;
+
+pub use config::{ConfigError, NetworkPlan};
 pub use fabric::{Delivery, Fabric, FabricError};
 pub use frame::{Frame, Payload};
 pub use link::{Ecn, LinkSpec};
@@ -76,6 +80,9 @@ pub use spray::Forwarding;
 pub use stats::{DropCause, FabricStats, LinkStats};
 pub use topology::{LinkId, LinkSelect, NodeId, Port, Topology};
 
+/// End of time, picoseconds: 53 days. A fabric stops there, so sums of times do not overflow; a timer beyond it never
+/// comes.
+pub const TIME_PS_MAX: u64 = 1 << 62;
 /// Picoseconds in a nanosecond.
 pub const PS_PER_NS: u64 = 1_000;
 /// Picoseconds in a microsecond.

@@ -85,6 +85,9 @@ impl LinkSpec {
     pub fn without_limits(mut self) -> LinkSpec {
         self.buffer_bytes = u64::MAX;
         self.ecn = None;
+        if let QueueSpec::Classes { control_buffer_bytes } = &mut self.queue {
+            *control_buffer_bytes = u64::MAX;
+        }
         self
     }
 

@@ -87,7 +87,7 @@ pub(crate) fn run_until(shards: &mut [Shard], until_ps: u64, lookahead_ps: u64) 
     std::thread::scope(|scope| {
         let run = |shard| run_shard(shard, &meeting, until_ps, lookahead_ps);
         let threads: Vec<_> = shards.iter_mut().map(|shard| scope.spawn(move || run(shard))).collect();
-        for panic in threads.into_iter().filter_map(|thread| thread.join().err()) {
+        if let Some(panic) = threads.into_iter().find_map(|thread| thread.join().err()) {
             resume_unwind(panic);
         }
     });
@@ -124,5 +124,40 @@ fn run_shard(shard: &mut Shard, meeting: &Meeting, until_ps: u64, lookahead_ps: 
         arrived.into_iter().for_each(|crossing| shard.core.take_over(crossing));
         meeting.next_ps[own].store(next_of(shard), Ordering::SeqCst);
         meeting.barrier.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::link::LinkSpec;
+    use crate::shape::{LeafSpine, PlaneLinks};
+
+    fn topology() -> Topology {
+        let links = PlaneLinks { host: LinkSpec::new(100_000, 10), core: LinkSpec::new(100_000, 5_000) };
+        let planes = vec![links.clone(), links];
+        Topology::leaf_spine(&LeafSpine { leaf_count: 4, hosts_per_leaf: 2, spine_count: 2, planes })
+    }
+
+    #[test]
+    fn hosts_stay_with_their_leaf_in_every_plane_and_are_dealt_out_evenly() {
+        let topology = topology();
+        let shard_of = partition(&topology, 2);
+        assert_eq!(shard_of[..8], [0, 0, 0, 0, 1, 1, 1, 1]);
+        for cable in topology.cables.iter().filter(|cable| matches!(cable.a, End::Host(_))) {
+            let [a, b] = [cable.a, cable.b].map(|end| shard_of[topology.node_of(end).0 as usize]);
+            assert_eq!(a, b, "{cable:?}");
+        }
+        let spines = (0..topology.switches.len()).filter(|index| topology.switches[*index].name.contains("spine"));
+        let in_first = spines.filter(|index| shard_of[8 + index] == 0).count();
+        assert_eq!(in_first, 2);
+    }
+
+    #[test]
+    fn lookahead_is_the_shortest_link_between_shards() {
+        let topology = topology();
+        // Only core links cross: 5 ns and 84 bytes at 80 ps.
+        assert_eq!(lookahead_ps(&topology, &partition(&topology, 2)), 5_000 + 84 * 80);
+        assert_eq!(lookahead_ps(&topology, &partition(&topology, 1)), u64::MAX);
     }
 }

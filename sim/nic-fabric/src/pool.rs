@@ -43,7 +43,7 @@ impl Packet {
 
     /// Sets whether a queue may mark it (it is ECT) and whether it belongs to the control class.
     pub(crate) fn classify(&mut self, is_markable: bool, is_control: bool) {
-        self.flags = u8::from(is_markable) * IS_MARKABLE | u8::from(is_control) * IS_CONTROL;
+        self.flags = (u8::from(is_markable) * IS_MARKABLE) | (u8::from(is_control) * IS_CONTROL);
     }
 
     /// Whether a queue may mark it: ECT and not yet CE.
@@ -59,7 +59,7 @@ impl Packet {
 
     /// Marks it; the header follows when someone looks at the frame.
     pub(crate) fn mark(&mut self) {
-        self.flags = self.flags & !IS_MARKABLE | IS_MARKED;
+        self.flags = (self.flags & !IS_MARKABLE) | IS_MARKED;
     }
 
     fn take_mark(&mut self) -> bool {

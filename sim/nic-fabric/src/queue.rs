@@ -10,8 +10,11 @@
 
 use std::collections::VecDeque;
 
+use crate::engine::{event, key, Core, Crossing};
+use crate::frame::{FRAME_BYTES_MIN, WIRE_OVERHEAD_BYTES};
 use crate::link::LinkSpec;
 use crate::pool::{FrameId, Packet};
+use crate::stats::DropCause;
 
 /// How frames wait for a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -166,6 +169,100 @@ impl Ingress {
     /// The link failed: when it is back, neither side remembers a pause.
     pub(crate) fn forget_pause(&mut self) {
         self.is_pausing = false;
+    }
+}
+
+/// The part of a shard that deals with queues of classes.
+impl Core {
+    /// Offers a frame to a queue with classes.
+    pub(crate) fn enqueue(&mut self, link: u32, id: FrameId, from: Option<u32>, now_ps: u64) {
+        let packet = *self.pool.packet(id);
+        let mut waiting = Waiting::new(id, &packet);
+        let Some(queue) = self.tx[link as usize].queue.as_ref() else { return };
+        let (class_bytes, has_room) = (queue.class_bytes(&waiting), queue.has_room(&waiting));
+        let is_lossless = |from: &u32| !packet.is_control() && self.rx[*from as usize].ingress.is_some();
+        waiting.charged_to = from.filter(is_lossless);
+        if let Some(from) = waiting.charged_to {
+            if !self.charge(from, waiting.bytes, now_ps) {
+                return self.lose(from, id, DropCause::HeadroomExceeded);
+            }
+        } else if !has_room {
+            return self.lose(link, id, DropCause::BufferFull);
+        }
+        let tx = &mut self.tx[link as usize];
+        let backlog_ps = tx.line_ps(class_bytes) + tx.free_at_ps.saturating_sub(now_ps);
+        tx.backlog_max_ps = tx.backlog_max_ps.max(backlog_ps);
+        tx.count(u32::from(packet.wire_bytes));
+        let is_marked = packet.is_markable() && tx.draw_mark(backlog_ps);
+        if let Some(queue) = tx.queue.as_mut() {
+            queue.push(waiting);
+        }
+        if is_marked {
+            self.mark(link, id);
+        }
+        self.send_next(link, now_ps);
+    }
+
+    /// Puts the next frame of a queue with classes on the line, if that is free and one may go.
+    fn send_next(&mut self, link: u32, now_ps: u64) {
+        let tx = &mut self.tx[link as usize];
+        let Some(queue) = tx.queue.as_mut().filter(|queue| queue.sending.is_none()) else { return };
+        let Some(waiting) = queue.pop() else { return };
+        queue.sending = Some(waiting);
+        tx.free_at_ps = now_ps + tx.line_ps(waiting.bytes);
+        let departure_ps = tx.free_at_ps;
+        self.wheel.push(departure_ps, key(event::SENT, link, 0));
+        self.depart(link, waiting.id, departure_ps);
+    }
+
+    /// The frame on the line of a queue with classes has left. True if nothing waits any more.
+    pub(crate) fn sent(&mut self, link: u32) -> bool {
+        let sent = self.tx[link as usize].queue.as_mut().and_then(|queue| queue.sending.take());
+        if let Some(waiting) = sent {
+            self.release(waiting);
+        }
+        self.send_next(link, self.now_ps);
+        let queue = self.tx[link as usize].queue.as_ref();
+        queue.is_some_and(|queue| queue.sending.is_none() && queue.waiting_bytes() == 0)
+    }
+
+    /// Takes a lossless frame into a switch. False if there is no room even in the headroom.
+    fn charge(&mut self, from: u32, bytes: u64, now_ps: u64) -> bool {
+        let Some(ingress) = self.rx[from as usize].ingress.as_mut() else { return true };
+        if !ingress.has_room(bytes) {
+            return false;
+        }
+        if ingress.charge(bytes) {
+            self.stats.pauses += 1;
+            self.request_pause(from, false, now_ps);
+        }
+        true
+    }
+
+    /// A frame has left the switch to whose account it stood.
+    pub(crate) fn release(&mut self, waiting: Waiting) {
+        let Some(from) = waiting.charged_to else { return };
+        let ingress = self.rx[from as usize].ingress.as_mut();
+        if ingress.is_some_and(|ingress| ingress.release(waiting.bytes)) {
+            self.request_pause(from, true, self.now_ps);
+        }
+    }
+
+    /// Sends a pause request against the direction of a link.
+    fn request_pause(&mut self, link: u32, may_go_on: bool, now_ps: u64) {
+        let back = &self.tx[(link ^ 1) as usize];
+        let at_ps = now_ps + back.serialisation_ps(FRAME_BYTES_MIN + WIRE_OVERHEAD_BYTES) + back.delay_ps;
+        match back.to_shard {
+            shard if shard == self.shard => self.wheel.push(at_ps, key(event::PAUSE, link, u32::from(may_go_on))),
+            shard => self.outbox[shard as usize].push(Crossing::Pause { link, at_ps, may_go_on }),
+        }
+    }
+
+    pub(crate) fn pause(&mut self, link: u32, may_go_on: bool) {
+        if let Some(queue) = self.tx[link as usize].queue.as_mut() {
+            queue.is_paused = !may_go_on;
+        }
+        self.send_next(link, self.now_ps);
     }
 }
 

@@ -1,26 +1,23 @@
 //! Shortest ways from every switch to every host, as ECMP groups of egress links.
+//!
+//! Equal groups are stored once: a leaf has as many groups as it has hosts, and one more for all others.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::topology::{End, LinkId, Topology};
 
-/// Largest number of equal-cost next hops of a switch.
-pub const ECMP_WIDTH_MAX: usize = 255;
-
 /// The forwarding tables of every switch.
 #[derive(Clone)]
 pub(crate) struct Routes {
     host_count: usize,
-    /// Per (switch, host): place of the group in `links` in the upper 24 bits, its width in the lower 8; 0 is no way.
-    groups: Vec<u32>,
+    /// Per (switch, host): first and last-plus-one place of the group in `links`.
+    groups: Vec<(u32, u32)>,
     /// Egress links of all groups, each group once.
     links: Vec<u32>,
 }
 
 impl Routes {
     /// Finds all shortest ways over the cables that are up. `is_up` takes a cable's index.
-    ///
-    /// A group wider than [`ECMP_WIDTH_MAX`] is cut to that width.
     pub(crate) fn compute(topology: &Topology, is_up: impl Fn(usize) -> bool) -> Routes {
         let host_count = topology.hosts.len();
         let switch_count = topology.switches.len();
@@ -35,10 +32,10 @@ impl Routes {
                 }
             }
         }
-        let mut routes = Routes { host_count, groups: vec![0; switch_count * host_count], links: Vec::new() };
-        let mut known: BTreeMap<Vec<u32>, u32> = BTreeMap::new();
-        for host in 0..host_count {
-            let distance = distances(&neighbours, &leaves[host]);
+        let mut routes = Routes { host_count, groups: vec![(0, 0); switch_count * host_count], links: Vec::new() };
+        let mut known = BTreeMap::new();
+        for (host, leaves) in leaves.iter().enumerate() {
+            let distance = distances(&neighbours, leaves);
             for (switch, out) in neighbours.iter().enumerate() {
                 let is_next = |to: &End| match *to {
                     End::Host(other) => other as usize == host,
@@ -46,33 +43,29 @@ impl Routes {
                 };
                 let is_reached = distance[switch] != UNREACHED;
                 let next = out.iter().filter(|(_, to)| is_reached && is_next(to)).map(|(link, _)| *link);
-                let group: Vec<u32> = next.take(ECMP_WIDTH_MAX).collect();
+                let group: Vec<u32> = next.collect();
                 routes.groups[switch * host_count + host] = routes.intern(&mut known, group);
             }
         }
         routes
     }
 
-    fn intern(&mut self, known: &mut BTreeMap<Vec<u32>, u32>, group: Vec<u32>) -> u32 {
-        if group.is_empty() {
-            return 0;
+    fn intern(&mut self, known: &mut BTreeMap<Vec<u32>, (u32, u32)>, group: Vec<u32>) -> (u32, u32) {
+        if let Some(range) = known.get(&group) {
+            return *range;
         }
-        if let Some(packed) = known.get(&group) {
-            return *packed;
-        }
-        let packed = (self.links.len() as u32) << 8 | group.len() as u32;
-        assert!(self.links.len() < 1 << 24, "ECMP groups of this topology need more than 24 index bits");
+        let start = self.links.len() as u32;
         self.links.extend_from_slice(&group);
-        known.insert(group, packed);
-        packed
+        let range = (start, self.links.len() as u32);
+        known.insert(group, range);
+        range
     }
 
     /// The egress links of a switch on shortest ways to a host; empty if there is none.
     #[inline]
     pub(crate) fn group(&self, switch: usize, host: u32) -> &[u32] {
-        let packed = self.groups[switch * self.host_count + host as usize];
-        let start = (packed >> 8) as usize;
-        &self.links[start..start + (packed & 0xff) as usize]
+        let (start, end) = self.groups[switch * self.host_count + host as usize];
+        &self.links[start as usize..end as usize]
     }
 }
 

@@ -39,6 +39,12 @@ pub enum Verdict {
     },
 }
 
+/// A condition on a frame; depends on the frame alone.
+pub type Predicate = Arc<dyn Fn(&Frame) -> bool + Send + Sync>;
+
+/// A verdict as a function of a frame and the time in picoseconds.
+pub type Judge = Arc<dyn Fn(&Frame, u64) -> Verdict + Send + Sync>;
+
 /// Frames a rule applies to: those that satisfy every condition set.
 #[derive(Clone, Default)]
 pub struct Matcher {
@@ -55,7 +61,7 @@ pub struct Matcher {
     /// Length in bytes, without wire overhead.
     pub len_bytes: Option<RangeInclusive<usize>>,
     /// Anything else, by its bytes. Must depend on the frame alone.
-    pub predicate: Option<Arc<dyn Fn(&Frame) -> bool + Send + Sync>>,
+    pub predicate: Option<Predicate>,
 }
 
 impl Matcher {
@@ -137,7 +143,7 @@ pub enum Action {
     },
     /// Asks a function of the frame and the time in picoseconds. For results that do not depend on threads the function
     /// keeps no state, or is put on one link only.
-    Custom(Arc<dyn Fn(&Frame, u64) -> Verdict + Send + Sync>),
+    Custom(Judge),
 }
 
 /// A rule: which frames, when, what.
@@ -228,7 +234,8 @@ impl RuleState {
                 (Verdict::Duplicate { delay_ps }, DropCause::Custom)
             }
             Action::Delay { ppm, min_ps, max_ps } if draw(rng, ppm) => {
-                let delay_ps = min_ps + rng.next_u64() % (max_ps.saturating_sub(min_ps) + 1);
+                let range_ps = max_ps.saturating_sub(min_ps).saturating_add(1);
+                let delay_ps = min_ps.saturating_add(rng.next_u64() % range_ps);
                 (Verdict::Delay { delay_ps }, DropCause::Custom)
             }
             Action::Nth { first, count, verdict } if self.matched_count >= first => {

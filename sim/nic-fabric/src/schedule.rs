@@ -5,6 +5,12 @@
 //! tables send there until new tables are in force ([`crate::Topology::reroute_after_ps`]). A failure that nobody
 //! notices, perhaps in one direction only, is a [`crate::Rule`] that loses everything for a time.
 
+use std::sync::Arc;
+
+use crate::engine::{event, key, Core};
+use crate::pool::{FrameId, FRAME_NONE};
+use crate::route::Routes;
+use crate::stats::DropCause;
 use crate::topology::LinkSelect;
 
 /// A time during which cables are down.
@@ -37,6 +43,79 @@ impl OutageLog {
     /// Whether the cable was down at any time in `from_ps..=until_ps`.
     pub(crate) fn was_down(&self, cable: u32, from_ps: u64, until_ps: u64) -> bool {
         self.0.iter().any(|&(other, down_ps, up_ps)| other == cable && down_ps <= until_ps && from_ps < up_ps)
+    }
+}
+
+/// The part of a shard that deals with failures.
+impl Core {
+    /// Sets the events of an outage.
+    pub(crate) fn schedule_outage(&mut self, cable: u32, from_ps: u64, until_ps: u64) {
+        self.schedule_cable(from_ps, cable, 0);
+        if until_ps != u64::MAX {
+            self.schedule_cable(until_ps, cable, 1);
+        }
+    }
+
+    fn schedule_cable(&mut self, at_ps: u64, cable: u32, sub: u32) {
+        self.wheel.push(at_ps, key(event::CABLE, cable, sub));
+        if let Some(after_ps) = self.net.topology.reroute_after_ps {
+            self.wheel.push(at_ps.saturating_add(after_ps), key(event::REROUTE, 0, 0));
+        }
+    }
+
+    /// A cable fails or comes back; with several outages at a time it is back when the last is over. True if its state
+    /// changed. Every shard keeps the state of every cable, and of the ends that are its own the contents.
+    pub(crate) fn change_cable(&mut self, cable: u32, is_up: bool) -> bool {
+        let outages = &mut self.outages[cable as usize];
+        *outages = if is_up { *outages - 1 } else { *outages + 1 };
+        if *outages != u32::from(!is_up) {
+            return false;
+        }
+        for link in [cable * 2, cable * 2 + 1] {
+            self.tx[link as usize].is_down = !is_up;
+            if !is_up {
+                self.cut(link);
+            }
+        }
+        true
+    }
+
+    /// Loses what waits for a link and what is on it.
+    fn cut(&mut self, link: u32) {
+        let now_ps = self.now_ps;
+        let tx = &mut self.tx[link as usize];
+        tx.epoch += 1;
+        let mut lost: Vec<FrameId> = Vec::new();
+        match tx.queue.as_mut() {
+            // The frame on the line keeps the line until its event; it is lost with the others on the link.
+            Some(queue) => {
+                queue.is_paused = false;
+                for waiting in std::iter::from_fn(|| queue.pop()).collect::<Vec<_>>() {
+                    self.release(waiting);
+                    lost.push(waiting.id);
+                }
+            }
+            None => tx.free_at_ps = tx.free_at_ps.min(now_ps),
+        }
+        let rx = &mut self.rx[link as usize];
+        rx.epoch += 1;
+        if let Some(ingress) = rx.ingress.as_mut() {
+            ingress.forget_pause();
+        }
+        let mut next = std::mem::replace(&mut rx.first, FRAME_NONE);
+        while next != FRAME_NONE {
+            lost.push(next);
+            next = self.pool.packet(next).next;
+        }
+        let strays: Vec<(u32, u32)> = self.strays.range((link, 0)..=(link, u32::MAX)).map(|entry| *entry.0).collect();
+        lost.extend(strays.iter().filter_map(|stray| self.strays.remove(stray)));
+        lost.into_iter().for_each(|id| self.lose(link, id, DropCause::LinkDown));
+    }
+
+    /// Brings tables into force that know which cables are up now.
+    pub(crate) fn reroute(&mut self) {
+        let outages = &self.outages;
+        self.routes = Arc::new(Routes::compute(&self.net.topology, |cable| outages[cable] == 0));
     }
 }
 

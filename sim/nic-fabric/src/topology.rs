@@ -174,7 +174,8 @@ impl Topology {
     pub fn with_switch_latency_ps(mut self, latency_ps: u64) -> Topology {
         for link in (0..self.link_count()).map(LinkId) {
             if let (End::Switch(_), _) = self.ends(link) {
-                self.link_spec_mut(link).delay_ps += latency_ps;
+                let spec = self.link_spec_mut(link);
+                spec.delay_ps = spec.delay_ps.saturating_add(latency_ps);
             }
         }
         self

@@ -1,5 +1,7 @@
 //! Frames through a fabric driven from outside: exact times, loss, ECMP, captures, accounting.
 
+mod traffic;
+
 use nic_fabric::flow::Headers;
 use nic_fabric::{
     Delivery, DropCause, Ecn, Fabric, FabricError, Frame, LinkSelect, LinkSpec, NodeId, Port, Rule, Tap, Topology,
@@ -8,38 +10,11 @@ use nic_fabric::{
 use pcap_file::pcap::PcapReader;
 use std::io::Write;
 use std::sync::{Arc, Mutex};
-
-const A: Port = Port { node: NodeId(0), index: 0 };
-const B: Port = Port { node: NodeId(1), index: 0 };
-
-/// A UDP frame between two hosts in plane 0.
-fn udp(from: u32, to: u32, src_port: u16, ecn: u8, payload_bytes: u32) -> Frame {
-    let mut bytes = Vec::new();
-    bytes.extend(Topology::mac_of(to, 0));
-    bytes.extend(Topology::mac_of(from, 0));
-    bytes.extend([0x08, 0x00, 0x45, ecn]);
-    bytes.extend((28 + payload_bytes as u16).to_be_bytes());
-    bytes.extend([0, 0, 0x40, 0, 64, 17, 0, 0]);
-    bytes.extend(Topology::ipv4_of(from, 0).octets());
-    bytes.extend(Topology::ipv4_of(to, 0).octets());
-    let sum: u32 = bytes[14..34].chunks(2).map(|w| u16::from_be_bytes([w[0], w[1]]) as u32).sum();
-    let sum = !(((sum & 0xffff) + (sum >> 16)) as u16);
-    bytes[24..26].copy_from_slice(&sum.to_be_bytes());
-    bytes.extend(src_port.to_be_bytes());
-    bytes.extend(4791u16.to_be_bytes());
-    bytes.extend((8 + payload_bytes as u16).to_be_bytes());
-    bytes.extend([0, 0]);
-    Frame::new(&bytes).with_virtual_payload(payload_bytes)
-}
+use traffic::{assert_conserved, udp, A, B};
 
 fn paths(count: usize) -> Topology {
     let host = LinkSpec::new(400_000, 500_000);
     Topology::parallel_paths(&host, &vec![LinkSpec::new(100_000, 1_000_000); count])
-}
-
-fn conserves(fabric: &Fabric) {
-    let stats = fabric.stats();
-    assert_eq!(stats.sent + stats.duplicated, stats.delivered + stats.drops.total() + stats.in_flight, "{stats:?}");
 }
 
 #[test]
@@ -82,8 +57,8 @@ fn injection_may_lie_in_the_past_by_the_lookahead_and_no_further() {
 }
 
 /// What was delivered, driven in windows of this length, with the injections of a window made after it in any order.
-fn run_in_windows(window_ps: u64, is_reversed: bool) -> Vec<Delivery> {
-    let mut fabric = Fabric::new(&paths(4), 3).unwrap();
+fn run_in_windows(window_ps: u64, is_reversed: bool, thread_count: u16) -> Vec<Delivery> {
+    let mut fabric = Fabric::with_threads(&paths(4), 3, thread_count).unwrap();
     fabric.add_rule(&LinkSelect::All, Rule::loss(50_000)).unwrap();
     let mut sends: Vec<(u64, Port, Frame)> = Vec::new();
     for i in 0..400u64 {
@@ -104,17 +79,18 @@ fn run_in_windows(window_ps: u64, is_reversed: bool) -> Vec<Delivery> {
         t += window_ps;
     }
     deliveries.extend(fabric.advance(1_000_000_000));
-    conserves(&fabric);
+    assert_conserved(&fabric);
     assert!(fabric.stats().drops.count(DropCause::Loss) > 50);
     deliveries
 }
 
 #[test]
-fn window_length_and_order_of_injection_change_nothing() {
-    let reference = run_in_windows(500_000, false);
+fn window_length_order_of_injection_and_threads_change_nothing() {
+    let reference = run_in_windows(500_000, false, 1);
     assert!(reference.len() > 500);
-    assert_eq!(run_in_windows(500_000, true), reference);
-    assert_eq!(run_in_windows(77_777, false), reference);
+    assert_eq!(run_in_windows(500_000, true, 1), reference);
+    assert_eq!(run_in_windows(77_777, false, 1), reference);
+    assert_eq!(run_in_windows(500_000, false, 2), reference);
 }
 
 #[test]
@@ -183,7 +159,7 @@ fn drop_tail_accounts_for_every_frame() {
     let mut delivered = 0;
     for step in 1..100 {
         delivered += fabric.advance(step * 100_000).len() as u64;
-        conserves(&fabric);
+        assert_conserved(&fabric);
     }
     let stats = fabric.stats();
     assert_eq!((stats.sent, stats.in_flight, stats.delivered), (50, 0, delivered));
@@ -203,7 +179,7 @@ fn each_verdict_does_what_it_says() {
             fabric.inject(A, 0, udp(0, 1, i, 2, 0)).unwrap();
         }
         let deliveries = fabric.run_until_idle(u64::MAX);
-        conserves(&fabric);
+        assert_conserved(&fabric);
         let ports: Vec<u16> =
             deliveries.iter().map(|d| Headers::parse(&d.frame).unwrap().ip.unwrap().src_port).collect();
         (ports, deliveries, fabric.stats().drops)
