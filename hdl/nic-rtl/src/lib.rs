@@ -9,5 +9,8 @@ pub mod params;
 // Building blocks that know nothing of NICs.
 pub mod prim;
 
+// Frames in: parse, check, keep the payload until it is known to be good.
+pub mod rx;
+
 // Host memory over AXI4.
 pub mod dma;

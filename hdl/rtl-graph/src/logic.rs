@@ -155,7 +155,7 @@ impl<'a> S<'a> {
         assert!(table.len() as u64 <= depth, "{} entries need more than {} index bits", table.len(), self.w);
         let mut rows = table.to_vec();
         rows.resize(depth as usize, vec![0]);
-        self.b.mem(name, depth, width).init(rows).style(crate::RamStyle::Distributed).read_async(self)
+        self.b.mem(name, depth, width).init(rows).read_async(self)
     }
 
     /// The signal `n` clocks later: registers `NAME_1` … `NAME_n` without reset.

@@ -9,7 +9,7 @@
 //! Beat `k` out is the bytes from `64·k + shift` on (for 64-byte beats); what lies beyond the end of the frame is
 //! undefined. So the last beat may hold nothing of the frame. The shifts are below a beat.
 //!
-//! Latency: beat `k` comes out 2 cycles after beat `k + 1` came in, and the last beat 3 cycles after itself. 1 beat per
+//! Latency: beat `k` comes out 1 cycle after beat `k + 1` came in, and the last beat 2 cycles after itself. 1 beat per
 //! cycle. Reset clears the valid bits. State: two beats of registers. Drops: none.
 
 use rtl_graph::*;
