@@ -90,7 +90,6 @@ pub(crate) struct Inner {
     pub props: Vec<Prop>,
     pub domains: Vec<DomainDef>,
     pub names: HashSet<String>,
-    pub assume_reset: bool,
     cur_domain: u32,
     when: Vec<Id>,
     prefix: String,
@@ -429,11 +428,6 @@ impl B {
     pub fn cover<'a>(&'a self, name: &str, cond: S<'a>) {
         let c = self.scoped(cond);
         self.prop(PropKind::Cover, name, c);
-    }
-
-    /// For the top module of a formal proof: the first cycle is a reset cycle.
-    pub fn assume_initial_reset(&self) {
-        self.inner.borrow_mut().assume_reset = true;
     }
 
     /// Concatenation, most significant part first.

@@ -519,13 +519,6 @@ impl<'i> Emit<'i> {
             }
             o.push_str("`endif\n");
         }
-        if i.assume_reset {
-            o.push_str("`ifdef FORMAL\n");
-            for d in &i.domains {
-                let _ = writeln!(o, "  initial assume ({});", self.arg(d.rst));
-            }
-            o.push_str("`endif\n");
-        }
     }
 }
 

@@ -12,6 +12,7 @@ mod code;
 mod emit;
 mod flat;
 mod fold;
+pub mod formal;
 pub mod hdl;
 mod layout;
 mod logic;
