@@ -186,3 +186,33 @@ impl<T> Future for Reply<T> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::pin::pin;
+
+    #[test]
+    fn a_wait_polled_or_begun_many_times_leaves_one_waker() {
+        let queue = Queue::<u8>::new();
+        let waker = Waker::noop();
+        for _ in 0..100 {
+            let mut wait = pin!(queue.pop());
+            for _ in 0..3 {
+                assert!(wait.as_mut().poll(&mut Context::from_waker(waker)).is_pending());
+            }
+        }
+        assert_eq!(queue.0.borrow().waiting.len(), 1);
+    }
+
+    #[test]
+    fn an_event_blocks_again_after_it_is_cleared() {
+        let event = Event::new();
+        let is_ready = |event: &Event| pin!(event.wait()).poll(&mut Context::from_waker(Waker::noop())).is_ready();
+        assert!(!is_ready(&event));
+        event.set();
+        assert!(is_ready(&event) && event.is_set());
+        event.clear();
+        assert!(!is_ready(&event));
+    }
+}

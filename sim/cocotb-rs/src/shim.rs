@@ -11,7 +11,7 @@ use crate::{
 use std::fmt::Write as _;
 
 /// Part of every cache key: changes when the text below changes meaning.
-pub(crate) const SHIM_VERSION: &str = "1";
+pub(crate) const SHIM_VERSION: &str = "2";
 
 /// What the instance reports after an evaluation, as bits.
 pub(crate) mod status {

@@ -4,7 +4,6 @@ use crate::error::BuildError;
 use std::{
     collections::BTreeMap,
     env,
-    ffi::OsString,
     path::{Path, PathBuf},
     process::Command,
     sync::{Arc, Mutex, PoisonError},
@@ -88,7 +87,7 @@ fn locate(verilator: Option<&Path>, compiler: Option<&Path>) -> Result<Toolchain
 
 /// The first candidate that is a file, or everything that was tried. A bare name is looked up in `PATH`.
 fn find(candidates: &[PathBuf]) -> Result<PathBuf, Vec<String>> {
-    let path = env::var_os("PATH").unwrap_or_else(OsString::new);
+    let path = env::var_os("PATH").unwrap_or_default();
     let mut tried = Vec::new();
     for candidate in candidates {
         if candidate.components().count() > 1 {

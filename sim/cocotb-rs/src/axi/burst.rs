@@ -30,8 +30,8 @@ impl Burst {
         } else if beats > 1 && field(ports.burst, BURST_INCR) != BURST_INCR {
             broken = Some("a burst that is not incrementing".to_owned());
         } else if burst.first_page() != burst.last_page() {
-            let end = burst.aligned() + (beats * beat_bytes) as u64;
-            broken = Some(format!("a burst from {:#x} to {end:#x} crosses a 4 KiB boundary", burst.addr));
+            let last = burst.last_addr();
+            broken = Some(format!("a burst from {:#x} to {last:#x} crosses a 4 KiB boundary", burst.addr));
         }
         let burst = Burst { beat_bytes: beat_bytes.min(width_bytes), ..burst };
         (burst, broken)
@@ -47,7 +47,12 @@ impl Burst {
     }
 
     fn last_page(&self) -> u64 {
-        (self.aligned() + (self.beats * self.beat_bytes) as u64 - 1) / BOUNDARY_BYTES
+        self.last_addr() / BOUNDARY_BYTES
+    }
+
+    /// The address of the last byte. Like all addresses here it wraps: the design may well give one near 2^64.
+    fn last_addr(&self) -> u64 {
+        self.aligned().wrapping_add((self.beats * self.beat_bytes) as u64 - 1)
     }
 
     /// Bytes from the address to the end of the last beat.
@@ -67,7 +72,7 @@ impl Burst {
 
     /// The address of the first byte of a beat's lanes.
     pub(super) fn beat_addr(&self, beat: usize) -> u64 {
-        self.aligned() + (beat * self.beat_bytes) as u64
+        self.aligned().wrapping_add((beat * self.beat_bytes) as u64)
     }
 
     /// The lanes a beat may use, one bit a byte.
@@ -91,6 +96,13 @@ mod tests {
         assert_eq!((burst.aligned(), burst.skipped(), burst.len_bytes()), (0x1000, 3, 21));
         assert_eq!((burst.lanes(0, 8), burst.lanes(1, 8)), (0xf8, 0xff));
         assert_eq!((burst.beat_addr(2), burst.lane(2, 8)), (0x1010, 0));
+    }
+
+    #[test]
+    fn a_burst_at_the_top_of_the_address_space_wraps_instead_of_overflowing() {
+        let burst = Burst { id: 0, addr: u64::MAX - 5, beats: 2, beat_bytes: 8 };
+        assert_eq!((burst.last_addr(), burst.beat_addr(1)), (7, 0));
+        assert_ne!(burst.first_page(), burst.last_page());
     }
 
     #[test]

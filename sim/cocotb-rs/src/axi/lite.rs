@@ -263,6 +263,9 @@ impl Driver {
         if !(self.state.is_ready && io.is_set(ports.rvalid)) {
             return Some(Access::Read { addr, replier });
         }
+        if !self.state.is_address_taken {
+            io.fail(format!("{}: read data before the address {addr:#x} was taken", ports.name));
+        }
         io.set(ports.rready, 0);
         replier.send(result(addr, io.get(ports.rdata), ports.rresp.map(|resp| io.get(resp))));
         None
@@ -286,6 +289,9 @@ impl Driver {
         }
         if !(self.state.is_ready && io.is_set(ports.bvalid)) {
             return Some(Access::Write { addr, data, replier });
+        }
+        if !(self.state.is_address_taken && self.state.is_data_taken) {
+            io.fail(format!("{}: a response before the write of {addr:#x} was taken", ports.name));
         }
         io.set(ports.bready, 0);
         replier.send(result(addr, (), ports.bresp.map(|resp| io.get(resp))));

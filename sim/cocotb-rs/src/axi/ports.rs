@@ -160,6 +160,13 @@ impl Axi4Ports {
         if [&self.aw, &self.ar].iter().any(|channel| channel.addr.width_bits() > 64) {
             return wrong("an address is wider than 64 bits".into());
         }
+        let is_too_wide = |port: Option<Port>, bits| port.is_some_and(|port| port.width_bits() > bits);
+        for channel in [&self.aw, &self.ar] {
+            let fields = [(channel.len, 8), (channel.size, 3), (channel.burst, 2), (channel.id, 64)];
+            if fields.into_iter().any(|(port, bits)| is_too_wide(port, bits)) {
+                return wrong("len has at most 8 bits, size 3, burst 2 and id 64".into());
+            }
+        }
         let pairs = [(self.aw.id, self.b.id), (self.ar.id, self.r.id)];
         if pairs.iter().any(|(request, response)| request.map(Port::width_bits) != response.map(Port::width_bits)) {
             return wrong("the ids of requests and responses differ in width".into());

@@ -216,9 +216,9 @@ impl Write {
             while left != 0 {
                 let lane = left.trailing_zeros() as usize;
                 let len = (left >> lane).trailing_ones() as usize;
-                let addr = self.burst.beat_addr(beat) + (lane - first_lane) as u64;
+                let addr = self.burst.beat_addr(beat).wrapping_add((lane - first_lane) as u64);
                 let start = beat * width_bytes + lane;
-                if run.0 + run.2 as u64 == addr && run.1 + run.2 == start {
+                if run.0.wrapping_add(run.2 as u64) == addr && run.1 + run.2 == start {
                     run.2 += len;
                 } else {
                     flush(run);
