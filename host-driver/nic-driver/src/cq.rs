@@ -174,8 +174,8 @@ impl Cq {
         Ok(done)
     }
 
-    /// Asks for an interrupt at the next completion. Completions written before the card hears of it cause none: after
-    /// arming, [`poll`](Self::poll) once more before waiting.
+    /// Asks for an interrupt at the next completion. Completions written before the card hears of it may cause none:
+    /// after arming, [`poll`](Self::poll) once more before waiting.
     ///
     /// # Errors
     /// [`Error::Doorbell`].
@@ -184,19 +184,32 @@ impl Cq {
         doorbell::ring_cq(self.shared.device.bar(), self.shared.cqn, reader.consumer, true)
     }
 
-    /// Arms, and unless completions are there already waits for an interrupt, giving the card time up to `polls_max`
-    /// times. Returns up to `max` completions; none when the interrupt was for another queue or an earlier arming.
+    /// Takes up to `max` completions, and waits for an interrupt as long as there are none, giving the card time up to
+    /// `polls_max` times. It takes the events of the queue's vector: where several queues share one, wait for
+    /// [`Self::event`] and poll all of them instead.
     ///
     /// # Errors
-    /// As for [`Self::poll`], and [`Error::Timeout`] when no interrupt came.
+    /// As for [`Self::poll`], and [`Error::Timeout`] when no interrupt brought a completion.
     pub fn wait(&self, max: usize, polls_max: u32) -> Result<Vec<Completion>> {
-        self.arm()?;
-        let done = self.shared.take(max)?;
-        if !done.is_empty() {
-            return Ok(done);
+        let mut polls = 0;
+        loop {
+            // Armed only when there is nothing; then looked at again, for what came in between.
+            let mut done = self.shared.take(max)?;
+            if done.is_empty() {
+                self.arm()?;
+                done = self.shared.take(max)?;
+            }
+            if !done.is_empty() {
+                return Ok(done);
+            }
+            while self.shared.event.take() == 0 {
+                if polls == polls_max {
+                    return Err(Error::Timeout { what: "interrupt with a completion", polls });
+                }
+                polls += 1;
+                self.shared.device.idle()?;
+            }
         }
-        self.shared.event.wait_polling(self.shared.device.pci().as_ref(), polls_max)?;
-        self.shared.take(max)
     }
 
     pub(crate) fn shared(&self) -> &Arc<CqShared> {

@@ -334,15 +334,16 @@ impl Qp {
             return Err(Error::State { operation: "make ready to receive", state: inner.state });
         }
         let agreement = shared.local.agree(remote)?;
-        // The connection comes last: with it the card begins to take packets, which need all the others.
+        // With the connection the card begins to take packets, which need its address and paths. Writing it also ends
+        // whatever the row's queues were, so they come after it.
         inner.path_count = agreement.path_count;
         shared.write_ah(remote)?;
         for path in 0..agreement.path_count {
             shared.write_path_rx(path, &remote.paths[path as usize])?;
         }
-        shared.write_queues(&inner, true)?;
         inner.conn_row = shared.conn_row(remote, agreement);
         shared.device().write_row(Table::Conn, shared.conn, &inner.conn_row.0)?;
+        shared.write_queues(&inner, true)?;
         inner.state = QpState::Rtr;
         if let Some(receives) = inner.receives.as_ref().filter(|receives| receives.posted() != 0) {
             doorbell::ring_rq(shared.device().bar(), shared.conn, receives.posted())?;

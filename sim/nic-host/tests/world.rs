@@ -130,7 +130,7 @@ fn registers_memory_and_interrupts_work_from_the_driver_s_side() {
     device.dma_map(&mem, 0, PAGE_BYTES, 0x7000, DmaAccess::ReadWrite).unwrap();
     let event = IrqEvent::new();
     assert_eq!([device.irq_count(IRQ_MSIX).unwrap(), device.irq_count(0).unwrap()], [2, 0]);
-    device.set_irqs(IRQ_MSIX, 1, &[event.clone()]).unwrap();
+    device.set_irqs(IRQ_MSIX, 1, std::slice::from_ref(&event)).unwrap();
 
     mem.write(16, b"over DMA");
     device.write(REGION_BAR0, 0, &0x7010u64.to_le_bytes()).unwrap();

@@ -86,7 +86,7 @@ fn ipv6_addresses_fill_their_fields() {
 }
 
 #[test]
-fn the_connection_row_is_written_last_and_the_queues_are_stopped_first() {
+fn queues_start_after_their_connection_and_stop_before_it() {
     let bench = bench(port());
     let [a, b] = [(); 2].map(|()| bench.qp(QpConfig { paths: vec![PathConfig::default(); 2], ..QpConfig::default() }));
     let log =
@@ -94,7 +94,7 @@ fn the_connection_row_is_written_last_and_the_queues_are_stopped_first() {
     let _: Vec<Table> = log(&bench);
     a.to_rtr(b.conn_info()).unwrap();
     let rtr: Vec<Table> = log(&bench);
-    assert_eq!(rtr, [Table::Ah, Table::PathRx, Table::PathRx, Table::Sq, Table::Conn]);
+    assert_eq!(rtr, [Table::Ah, Table::PathRx, Table::PathRx, Table::Conn, Table::Sq]);
     a.to_rts().unwrap();
     let rts: Vec<Table> = log(&bench);
     assert_eq!(rts, [Table::PathTx; 2]);

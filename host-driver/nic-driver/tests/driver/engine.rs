@@ -27,6 +27,8 @@ pub struct Engine {
 struct Conn {
     status: u8,
     wqes: VecDeque<WqeBytes>,
+    /// The send queue's row was written after the connection's.
+    is_started: bool,
     fetched: u16,
     completed: u16,
     posted: u16,
@@ -45,13 +47,16 @@ impl Engine {
         self.conns.get(&index).map_or(0, |conn| conn.status)
     }
 
+    /// Writing a connection's row ends its error, its queues and its receives.
     pub fn reset_conn(&mut self, index: u32) {
-        self.conns.entry(index).or_default().status = 0;
+        self.conns.insert(index, Conn::default());
     }
 
+    /// Writing the queues' row starts the send queue.
     pub fn reset_queues(&mut self, index: u32) {
-        let status = self.conn_status(index);
-        self.conns.insert(index, Conn { status, ..Conn::default() });
+        let conn = self.conns.entry(index).or_default();
+        conn.wqes.clear();
+        (conn.is_started, conn.fetched, conn.completed) = (true, 0, 0);
     }
 
     pub fn reset_cq(&mut self, cqn: u32) {
@@ -66,10 +71,13 @@ impl Engine {
         self.conns[&index].posted
     }
 
-    pub fn set_consumer(&mut self, cqn: u32, consumer: u16, arm: bool) {
+    /// Takes a completion queue's doorbell; true when its interrupt is due at once.
+    pub fn set_consumer(&mut self, cqn: u32, consumer: u16, arm: bool) -> bool {
         let cq = self.cqs.entry(cqn).or_default();
         cq.consumer = consumer;
-        cq.is_armed |= arm;
+        let has_unseen = cq.producer != consumer;
+        cq.is_armed |= arm && !has_unseen;
+        arm && has_unseen
     }
 
     /// The connection fails, as if on the network.
@@ -90,6 +98,9 @@ impl Inner {
     pub fn fetch(&mut self, index: u32, producer: u16) -> bool {
         let row = SqRow(self.row(Table::Sq, index));
         let conn = self.engine.conns.entry(index).or_default();
+        if !conn.is_started {
+            return false;
+        }
         while conn.fetched != producer {
             let slot = u64::from(conn.fetched) & ((1 << row.log2_size()) - 1);
             let bytes =
@@ -221,10 +232,14 @@ impl Inner {
         let is_armed = std::mem::take(&mut cq.is_armed);
         self.memory.write(row.base_iova() + slot * Cqe::LEN as u64, &cqe.0).expect("the queue is mapped");
         if is_armed {
-            let (word, bit) = (u32::from(row.vector()) / 32, u32::from(row.vector()) % 32);
-            let pending = self.registers.get(irq::PENDING, word);
-            self.registers.set(irq::PENDING, word, pending | 1 << bit);
-            self.send_pending();
+            self.raise(row.vector());
         }
+    }
+
+    pub fn raise(&mut self, vector: u8) {
+        let (word, bit) = (u32::from(vector) / 32, u32::from(vector) % 32);
+        let pending = self.registers.get(irq::PENDING, word);
+        self.registers.set(irq::PENDING, word, pending | 1 << bit);
+        self.send_pending();
     }
 }

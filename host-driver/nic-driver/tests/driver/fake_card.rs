@@ -215,8 +215,11 @@ impl Inner {
                 queues.rq_enabled()
             }
             _ if address == csr::cq_doorbell(page) => {
-                self.engine.set_consumer(page, word.index(), word.arm());
-                CqRow(self.row(Table::Cq, page)).enabled()
+                let row = CqRow(self.row(Table::Cq, page));
+                if self.engine.set_consumer(page, word.index(), word.arm()) {
+                    self.raise(row.vector());
+                }
+                row.enabled()
             }
             _ => return Err(()),
         };

@@ -161,18 +161,26 @@ fn an_interrupt_announces_a_completion() {
     assert_eq!((done.len(), done[0].wr_id), (1, 1));
     assert_eq!((pair.cq_a.event().take(), pair.cq_b.event().take()), (0, 0));
 
-    // What was written before arming sends no interrupt; waiting finds it all the same.
+    // What is there already needs no interrupt.
     pair.a.post_send(&pair.write(2, 1)).unwrap();
     pair.card.lock().run();
     let done = pair.cq_a.wait(8, 0).unwrap();
     assert_eq!((done.len(), pair.cq_a.event().take()), (1, 0));
 
-    // That call armed; so the next completion sends an interrupt, also after polls in between.
+    // Polls between arming and the completion do not disarm.
+    pair.cq_a.arm().unwrap();
     assert_eq!(pair.cq_a.poll(8).unwrap(), []);
     pair.a.post_send_list(&[pair.write(3, 1), pair.write(4, 1)]).unwrap();
     pair.card.lock().run();
     assert_eq!((pair.cq_a.event().take(), pair.cq_a.poll(8).unwrap().len()), (1, 2), "one, not two");
-    assert_eq!(pair.cq_a.wait(8, 3).unwrap_err().to_string(), "no interrupt after 3 polls");
+
+    // An interrupt without completion does not end the wait.
+    pair.cq_a.event().signal();
+    let err = pair.cq_a.wait(8, 3).unwrap_err().to_string();
+    assert_eq!(err, "no interrupt with a completion after 3 polls");
+    pair.cq_a.event().signal();
+    pair.a.post_send(&pair.write(5, 1)).unwrap();
+    assert_eq!(pair.cq_a.wait(8, 3).unwrap()[0].wr_id, 5);
 }
 
 #[test]
