@@ -14,3 +14,6 @@ pub mod rx;
 
 // Host memory over AXI4.
 pub mod dma;
+
+// Registers, doorbells, work and completion queues, interrupts.
+pub mod host;

@@ -216,8 +216,12 @@ static inline void nic_put(void *format, unsigned bit, unsigned bits, uint64_t v
 #define NIC_STATS_DMA_READ_ERROR_COUNT 0x6208u /* Reads of host memory answered with an error. Low word; reading it latches the high word. */
 #define NIC_STATS_DMA_WRITE_ERROR_COUNT 0x6210u /* Writes of host memory answered with an error. Low word; reading it latches the high word. */
 #define NIC_STATS_CSR_BAD_ADDRESS_COUNT 0x6218u /* Register accesses to addresses that hold no register. Low word; reading it latches the high word. */
-#define NIC_STATS_DOORBELL_BAD_COUNT 0x6220u /* Doorbells of queues that are not enabled or not there. Low word; reading it latches the high word. */
+#define NIC_STATS_DOORBELL_BAD_COUNT 0x6220u /* Doorbells of queues that are not enabled or not there, or with an index outside their ring. Low word; reading it latches the high word. */
 #define NIC_STATS_CTX_BAD_COUNT 0x6228u /* Context commands that named no table or no row of it. Low word; reading it latches the high word. */
+#define NIC_STATS_TX_REDUNDANT_COUNT 0x6230u /* Packets sent once more in idle time although nothing says that they are lost. Low word; reading it latches the high word. */
+#define NIC_STATS_TX_PROBE_COUNT 0x6238u /* Probes and tail markers sent. Low word; reading it latches the high word. */
+#define NIC_STATS_PATH_REAIM_COUNT 0x6240u /* Paths that took another route because theirs did not answer. Low word; reading it latches the high word. */
+#define NIC_STATS_CQE_NO_QUEUE_COUNT 0x6248u /* CQEs lost because their completion queue is not enabled. Low word; reading it latches the high word. */
 
 /* Descriptors and context rows */
 #define NIC_FORMAT_VERSION 1u

@@ -126,3 +126,33 @@ pub(crate) fn memory_line(addr: u64) -> Vec<u64> {
     assert_eq!(addr % 64, 0);
     (0..8).map(|k| hash(addr / 8 + k)).collect()
 }
+
+/// One access over a `CsrBus` port; gives what was read and whether it was an error. Other inputs keep their values.
+pub(crate) fn csr_access(sim: &mut Sim, port: &str, write: Option<u32>, addr: u32) -> (u32, bool) {
+    sim.poke(&format!("{port}_valid"), 1);
+    sim.poke(&format!("{port}_write"), write.is_some().into());
+    sim.poke(&format!("{port}_addr"), addr.into());
+    sim.poke(&format!("{port}_wdata"), write.unwrap_or(0xdead_beef).into());
+    for _ in 0..1000 {
+        let is_ready = sim.peek(&format!("{port}_ready")) == 1;
+        let answer = (sim.peek(&format!("{port}_rdata")) as u32, sim.peek(&format!("{port}_error")) == 1);
+        sim.clock();
+        if is_ready {
+            sim.poke(&format!("{port}_valid"), 0);
+            return answer;
+        }
+    }
+    panic!("no answer to the access at {addr:#x}");
+}
+
+/// Reads a register over a `CsrBus` port.
+pub(crate) fn csr_read(sim: &mut Sim, port: &str, addr: u32) -> u32 {
+    let (value, error) = csr_access(sim, port, None, addr);
+    assert!(!error, "no register at {addr:#x}");
+    value
+}
+
+/// Writes a register over a `CsrBus` port.
+pub(crate) fn csr_write(sim: &mut Sim, port: &str, addr: u32, value: u32) {
+    assert!(!csr_access(sim, port, Some(value), addr).1, "no register at {addr:#x}");
+}

@@ -273,10 +273,18 @@ counters! {
     DmaWriteError = dma_write_error_count, "bursts", Class::Event;
     /// Register accesses to addresses that hold no register.
     CsrBadAddress = csr_bad_address_count, "accesses", Class::Event;
-    /// Doorbells of queues that are not enabled or not there.
+    /// Doorbells of queues that are not enabled or not there, or with an index outside their ring.
     DoorbellBad = doorbell_bad_count, "doorbells", Class::Event;
     /// Context commands that named no table or no row of it.
     CtxBad = ctx_bad_count, "commands", Class::Event;
+    /// Packets sent once more in idle time although nothing says that they are lost.
+    TxRedundant = tx_redundant_count, "packets", Class::Event;
+    /// Probes and tail markers sent.
+    TxProbe = tx_probe_count, "packets", Class::Event;
+    /// Paths that took another route because theirs did not answer.
+    PathReaim = path_reaim_count, "paths", Class::Event;
+    /// CQEs lost because their completion queue is not enabled.
+    CqeNoQueue = cqe_no_queue_count, "CQEs", Class::Event;
 }
 
 #[cfg(test)]
