@@ -42,7 +42,7 @@ fn drive_args(d: &Drive, f: &mut dyn FnMut(Id)) {
 }
 
 /// Nodes that node `id` depends on within the clock cycle.
-fn comb_args(i: &Inner, id: Id, f: &mut dyn FnMut(Id)) {
+pub(crate) fn comb_args(i: &Inner, id: Id, f: &mut dyn FnMut(Id)) {
     match &i.nodes[id as usize].k {
         K::Wire(s) => drive_args(&i.slots[*s as usize].drive, f),
         K::InstOut(k, p) => {
@@ -60,13 +60,13 @@ fn comb_args(i: &Inner, id: Id, f: &mut dyn FnMut(Id)) {
     }
 }
 
-/// For each port that is an output: the input ports that reach it without a register.
+/// The nodes in dependency order.
 ///
 /// # Panics
 /// On a combinational loop, with its nets and the lines that made them.
 #[track_caller]
-pub(crate) fn reach(module: &str, i: &Inner) -> Vec<Vec<usize>> {
-    let order = match topological(i.nodes.len(), |id, f| comb_args(i, id, f)) {
+pub(crate) fn order(module: &str, i: &Inner) -> Vec<Id> {
+    match topological(i.nodes.len(), |id, f| comb_args(i, id, f)) {
         Ok(o) => o,
         Err(cycle) => {
             let names: Vec<String> = cycle
@@ -76,16 +76,20 @@ pub(crate) fn reach(module: &str, i: &Inner) -> Vec<Vec<usize>> {
                 .collect();
             panic!("combinational loop in module `{module}`: {}", names.join(" <- "));
         }
-    };
+    }
+}
+
+/// For each port that is an output: the input ports that reach it without a register.
+pub(crate) fn reach(i: &Inner, order: &[Id]) -> Vec<Vec<usize>> {
     let n = i.ports.len().div_ceil(64);
     let mut sets = vec![vec![0u64; n]; i.nodes.len()];
     for id in order {
         let mut s = vec![0u64; n];
-        if let K::In(p) = i.nodes[id as usize].k {
+        if let K::In(p) = i.nodes[*id as usize].k {
             s[p as usize / 64] |= 1 << (p % 64);
         }
-        comb_args(i, id, &mut |a| s.iter_mut().zip(&sets[a as usize]).for_each(|(x, y)| *x |= y));
-        sets[id as usize] = s;
+        comb_args(i, *id, &mut |a| s.iter_mut().zip(&sets[a as usize]).for_each(|(x, y)| *x |= y));
+        sets[*id as usize] = s;
     }
     let of = |p: &crate::module::PortDef| {
         if !p.is_output {

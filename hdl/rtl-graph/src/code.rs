@@ -281,7 +281,7 @@ impl Compiler<'_> {
                 return;
             }
             K::In(_) | K::Reg(_) | K::Read(..) => return,
-            K::Wire(_) | K::InstOut(..) | K::Buf(_) => unreachable!("made Buf by flattening"),
+            K::Wire(_) | K::InstOut(..) | K::Buf(_) | K::Cross(_) => unreachable!("made Buf by flattening"),
             K::Not(a) => op(pick(Do::Not1, Do::NotW), self.place(a), 0, 0, 0),
             K::And(a, b) => op(pick(Do::And1, Do::AndW), self.place(a), self.place(b), 0, 0),
             K::Or(a, b) => op(pick(Do::Or1, Do::OrW), self.place(a), self.place(b), 0, 0),
@@ -482,98 +482,96 @@ fn row(v: &mut [u64], rows: &[Vec<u64>], mem: usize, depth: u64, d: usize, addr:
 /// The operations on several words.
 fn wide(v: &mut [u64], o: &Op, d: usize, a: usize, b: usize, n: usize) {
     match o.what {
-        Do::EqW => return v[d] = (v[a..a + n] == v[b..b + n]) as u64,
-        Do::LtW => return v[d] = v[a..a + n].iter().rev().lt(v[b..b + n].iter().rev()) as u64,
+        Do::EqW => v[d] = (v[a..a + n] == v[b..b + n]) as u64,
+        Do::LtW => v[d] = v[a..a + n].iter().rev().lt(v[b..b + n].iter().rev()) as u64,
         Do::Slt => {
             let top = |at: usize| (v[at + n - 1] << o.sh) as i64 >> o.sh;
             let (x, y) = (top(a), top(b));
             let low = v[a..a + n - 1].iter().rev().lt(v[b..b + n - 1].iter().rev());
-            return v[d] = (x < y || x == y && low) as u64;
+            v[d] = (x < y || x == y && low) as u64;
         }
-        Do::AllW => return v[d] = (v[a..a + n - 1].iter().all(|x| *x == !0) && v[a + n - 1] == o.m) as u64,
-        Do::AnyW => return v[d] = v[a..a + n].iter().any(|x| *x != 0) as u64,
-        Do::ParityW => return v[d] = (v[a..a + n].iter().fold(0, |x, y| x ^ y).count_ones() & 1) as u64,
+        Do::AllW => v[d] = (v[a..a + n - 1].iter().all(|x| *x == !0) && v[a + n - 1] == o.m) as u64,
+        Do::AnyW => v[d] = v[a..a + n].iter().any(|x| *x != 0) as u64,
+        Do::ParityW => v[d] = (v[a..a + n].iter().fold(0, |x, y| x ^ y).count_ones() & 1) as u64,
         Do::ParityAnd => {
             let x = v[a..a + n].iter().zip(&v[b..b + n]).fold(0, |s, (x, y)| s ^ (x & y));
-            return v[d] = (x.count_ones() & 1) as u64;
+            v[d] = (x.count_ones() & 1) as u64;
         }
         Do::PutW => {
-            // Only the last word of the destination may lie beyond the value's end.
-            let sh = o.sh;
             for j in 0..o.x as usize {
                 let x = v[a + j];
-                v[d + j] |= x << sh;
-                if sh != 0 && j + 1 < n {
-                    v[d + j + 1] |= x >> (64 - sh);
+                v[d + j] |= x << o.sh;
+                if o.sh != 0 && j + 1 < n {
+                    v[d + j + 1] |= x >> (64 - o.sh);
                 }
             }
-            return;
         }
         Do::MuxW => {
             let from = if v[o.x as usize] != 0 { a } else { b };
-            return v.copy_within(from..from + n, d);
+            v.copy_within(from..from + n, d);
         }
         Do::First => {
             v.copy_within(a..a + o.x as usize, d);
-            return v[d + o.x as usize..d + n].fill(0);
+            v[d + o.x as usize..d + n].fill(0);
         }
-        _ => {}
+        _ => {
+            // The result stands behind its operands.
+            let (lo, hi) = v.split_at_mut(d);
+            word_by_word(o, lo, &mut hi[..n], a, b);
+        }
     }
-    // The result stands behind its operands.
-    let (lo, hi) = v.split_at_mut(d);
-    let d = &mut hi[..n];
+}
+
+/// The operations that make each word of the result `d` from words of the operands in `v`.
+fn word_by_word(o: &Op, v: &[u64], d: &mut [u64], a: usize, b: usize) {
+    let n = d.len();
     match o.what {
-        Do::NotW => d.iter_mut().zip(&lo[a..]).for_each(|(d, a)| *d = !a),
-        Do::AndW => d.iter_mut().zip(&lo[a..]).zip(&lo[b..]).for_each(|((d, a), b)| *d = a & b),
-        Do::OrW => d.iter_mut().zip(&lo[a..]).zip(&lo[b..]).for_each(|((d, a), b)| *d = a | b),
-        Do::XorW => d.iter_mut().zip(&lo[a..]).zip(&lo[b..]).for_each(|((d, a), b)| *d = a ^ b),
-        Do::AddW => {
-            let mut carry = false;
-            for ((d, a), b) in d.iter_mut().zip(&lo[a..]).zip(&lo[b..]) {
-                let (x, c1) = a.overflowing_add(*b);
-                let (y, c2) = x.overflowing_add(carry as u64);
-                *d = y;
-                carry = c1 | c2;
-            }
-        }
-        Do::SubW => {
-            let mut borrow = false;
-            for ((d, a), b) in d.iter_mut().zip(&lo[a..]).zip(&lo[b..]) {
-                let (x, c1) = a.overflowing_sub(*b);
-                let (y, c2) = x.overflowing_sub(borrow as u64);
-                *d = y;
-                borrow = c1 | c2;
-            }
-        }
+        Do::NotW => d.iter_mut().zip(&v[a..]).for_each(|(d, a)| *d = !a),
+        Do::AndW => d.iter_mut().zip(&v[a..]).zip(&v[b..]).for_each(|((d, a), b)| *d = a & b),
+        Do::OrW => d.iter_mut().zip(&v[a..]).zip(&v[b..]).for_each(|((d, a), b)| *d = a | b),
+        Do::XorW => d.iter_mut().zip(&v[a..]).zip(&v[b..]).for_each(|((d, a), b)| *d = a ^ b),
+        Do::AddW => chained(d, &v[a..], &v[b..], u64::overflowing_add),
+        Do::SubW => chained(d, &v[a..], &v[b..], u64::overflowing_sub),
         Do::MulW => {
             d.fill(0);
             for i in 0..n {
                 let mut carry = 0u128;
                 for j in 0..n - i {
-                    let t = lo[a + i] as u128 * lo[b + j] as u128 + d[i + j] as u128 + carry;
+                    let t = v[a + i] as u128 * v[b + j] as u128 + d[i + j] as u128 + carry;
                     d[i + j] = t as u64;
                     carry = t >> 64;
                 }
             }
         }
-        Do::SliceW => shift_right(d, &lo[a..a + o.x as usize], 0, o.sh),
-        Do::ShlW => match wide_amount(lo, b, o.x, n) {
+        Do::SliceW => shift_right(d, &v[a..a + o.x as usize], 0, o.sh),
+        Do::ShlW => match wide_amount(v, b, o.x, n) {
             Some((q, r)) => {
                 for j in (0..n).rev() {
-                    let x = if j >= q { lo[a + j - q] << r } else { 0 };
-                    let y = if r > 0 && j > q { lo[a + j - q - 1] >> (64 - r) } else { 0 };
+                    let x = if j >= q { v[a + j - q] << r } else { 0 };
+                    let y = if r > 0 && j > q { v[a + j - q - 1] >> (64 - r) } else { 0 };
                     d[j] = x | y;
                 }
             }
             None => d.fill(0),
         },
-        Do::ShrW => match wide_amount(lo, b, o.x, n) {
-            Some((q, r)) => shift_right(d, &lo[a..a + n], q, r),
+        Do::ShrW => match wide_amount(v, b, o.x, n) {
+            Some((q, r)) => shift_right(d, &v[a..a + n], q, r),
             None => d.fill(0),
         },
-        w => unreachable!("{w:?} is done above"),
+        w => unreachable!("{w:?} is done elsewhere"),
     }
     d[n - 1] &= o.m;
+}
+
+/// Sum or difference, the carry or borrow going from word to word.
+fn chained(d: &mut [u64], a: &[u64], b: &[u64], step: fn(u64, u64) -> (u64, bool)) {
+    let mut carry = false;
+    for ((d, a), b) in d.iter_mut().zip(a).zip(b) {
+        let (x, c1) = step(*a, *b);
+        let (y, c2) = step(x, carry as u64);
+        *d = y;
+        carry = c1 | c2;
+    }
 }
 
 fn shift_right(d: &mut [u64], src: &[u64], q: usize, r: u32) {

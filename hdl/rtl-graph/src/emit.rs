@@ -130,9 +130,12 @@ impl<'i> Emit<'i> {
         let mut net = vec![false; n];
         let mut sliced = vec![false; n];
         let mut branch = vec![false; n];
+        // The `data & MASK` of a parity stays in place, however long the mask.
+        let mut masked = vec![false; n];
         for (id, node) in i.nodes.iter().enumerate().filter(|(id, _)| self.live[*id]) {
             match &node.k {
                 K::Slice(a, _) => sliced[*a as usize] = true,
+                K::Parity(a) => masked[*a as usize] = self.uses[*a as usize] == 1 && self.is_mask(*a),
                 K::Mux(_, _, c) => branch[*c as usize] = self.uses[*c as usize] == 1,
                 _ => {}
             }
@@ -160,17 +163,25 @@ impl<'i> Emit<'i> {
                 _ => false,
             };
             let chain_alone = self.chain[id] && !branch[id];
-            net[id] |= !is_const && (sliced[id] || (self.uses[id] > 1 && !cheap) || len > INLINE_MAX || chain_alone);
+            net[id] |= !is_const
+                && (sliced[id] || (self.uses[id] > 1 && !cheap) || (len > INLINE_MAX && !masked[id]) || chain_alone);
             cost[id] = if net[id] { 6 } else { len };
         }
         let mut k = 0;
-        for id in 0..n {
-            if net[id] && self.live[id] {
+        for (id, _) in net.iter().enumerate().filter(|(_, is_net)| **is_net) {
+            if self.live[id] {
                 self.net[id] = Some(i.nodes[id].name.clone().unwrap_or_else(|| {
                     k += 1;
                     format!("n__{k}")
                 }));
             }
+        }
+    }
+
+    fn is_mask(&self, id: Id) -> bool {
+        match self.i.nodes[id as usize].k {
+            K::And(_, b) => matches!(self.i.nodes[b as usize].k, K::Const(_)),
+            _ => false,
         }
     }
 
@@ -224,7 +235,7 @@ impl<'i> Emit<'i> {
             }
             K::Const(c) => literal(c, n.w),
             K::ReadAsync(m, a) => format!("{}[{}]", self.i.mems[*m as usize].name, self.arg_top(*a)),
-            K::Buf(a) => self.arg(*a),
+            K::Buf(a) | K::Cross(a) => self.arg(*a),
             K::Not(a) => self.not(*a, &p),
             K::And(a, b) => p(format!("{} & {}", self.same(*a, |k| matches!(k, K::And(..))), self.arg(*b))),
             K::Or(a, b) => p(format!("{} | {}", self.same(*a, |k| matches!(k, K::Or(..))), self.arg(*b))),

@@ -1,7 +1,8 @@
 //! Flattening: a module and all its instances as one list of nodes, for the interpreter.
-use crate::builder::{Drive, PropKind, SlotKind};
+use crate::builder::{Drive, Inner, PropKind, SlotKind};
 use crate::check;
-use crate::module::ModDef;
+use crate::mem::MemDef;
+use crate::module::{InstDef, ModDef};
 use crate::node::{Id, K};
 use crate::words::words;
 
@@ -91,12 +92,35 @@ impl Flat {
         for n in &i.nodes {
             let k = match &n.k {
                 K::ReadAsync(m, a) => K::ReadAsync(m + mem_base, a + base),
+                K::Cross(a) => K::Buf(a + base),
                 k => k.map_args(|a| a + base),
             };
             self.k.push(k);
             self.w.push(n.w);
             self.name.push(n.name.as_ref().map(|s| format!("{path}{s}")));
         }
+        self.inline_nets_and_registers(i, base, domains);
+        i.mems.iter().for_each(|m| self.inline_memory(m, path, base, domains));
+        for p in &i.props {
+            let d = p.domain as usize;
+            self.props.push(FlatProp {
+                kind: p.kind,
+                name: format!("{path}{}", p.name),
+                cond: p.cond + base,
+                rst: i.domains[d].rst + base,
+                domain: domains[d],
+                loc: p.loc,
+            });
+        }
+        for inst in &i.insts {
+            let map: Vec<u32> = inst.clocks.iter().map(|c| domains[c.expect("bound in finish") as usize]).collect();
+            let child = self.inline(&inst.def, &format!("{path}{}.", inst.name), &map);
+            self.join_instance(i, inst, base, child);
+        }
+        base
+    }
+
+    fn inline_nets_and_registers(&mut self, i: &Inner, base: Id, domains: &[u32]) {
         for s in &i.slots {
             let id = s.node + base;
             let v = self.driven(&s.drive, base, id, self.w[id as usize]);
@@ -117,57 +141,46 @@ impl Flat {
             self.k[cur as usize] = K::Reg(self.regs.len() as u32);
             self.regs.push(FlatReg { cur, next, domain: domains[r.domain as usize] });
         }
-        for (k, m) in i.mems.iter().enumerate() {
-            let mem = mem_base + k as u32;
-            let mut init = m.init.iter().flatten().flatten().copied().collect::<Vec<u64>>();
-            init.resize(words(m.w) * m.depth as usize, 0);
-            let name = format!("{path}{}", m.name);
-            self.mems.push(FlatMem { name, depth: m.depth, w: m.w, init, has_init: m.init.is_some() });
-            for r in &m.reads {
-                let domain = domains[r.domain as usize];
-                let (node, addr) = (r.node + base, r.addr + base);
-                self.k[node as usize] = K::Read(mem, self.reads.len() as u32);
-                self.reads.push(FlatRead { mem, en: r.en.map(|e| e + base), addr, node, domain });
-            }
-            for w in &m.writes {
-                self.writes.push(FlatWrite {
-                    mem,
-                    en: w.en + base,
-                    addr: w.addr + base,
-                    data: w.data + base,
-                    lanes: w.lanes.map(|(l, n)| (l + base, n)),
-                    domain: domains[w.domain as usize],
-                });
-            }
+    }
+
+    fn inline_memory(&mut self, m: &MemDef, path: &str, base: Id, domains: &[u32]) {
+        let mem = self.mems.len() as u32;
+        let mut init = m.init.iter().flatten().flatten().copied().collect::<Vec<u64>>();
+        init.resize(words(m.w) * m.depth as usize, 0);
+        let name = format!("{path}{}", m.name);
+        self.mems.push(FlatMem { name, depth: m.depth, w: m.w, init, has_init: m.init.is_some() });
+        for r in &m.reads {
+            let domain = domains[r.domain as usize];
+            let (node, addr) = (r.node + base, r.addr + base);
+            self.k[node as usize] = K::Read(mem, self.reads.len() as u32);
+            self.reads.push(FlatRead { mem, en: r.en.map(|e| e + base), addr, node, domain });
         }
-        for p in &i.props {
-            let d = p.domain as usize;
-            self.props.push(FlatProp {
-                kind: p.kind,
-                name: format!("{path}{}", p.name),
-                cond: p.cond + base,
-                rst: i.domains[d].rst + base,
-                domain: domains[d],
-                loc: p.loc,
+        for w in &m.writes {
+            self.writes.push(FlatWrite {
+                mem,
+                en: w.en + base,
+                addr: w.addr + base,
+                data: w.data + base,
+                lanes: w.lanes.map(|(l, n)| (l + base, n)),
+                domain: domains[w.domain as usize],
             });
         }
-        for inst in &i.insts {
-            let map: Vec<u32> = inst.clocks.iter().map(|c| domains[c.expect("bound in finish") as usize]).collect();
-            let child = self.inline(&inst.def, &format!("{path}{}.", inst.name), &map);
-            for (p, node) in inst.def.ports.iter().zip(&inst.nodes) {
-                match (node, p.clock) {
-                    (Some(n), _) if p.is_output => self.k[(n + base) as usize] = K::Buf(p.node + child),
-                    (Some(n), _) => self.k[(p.node + child) as usize] = K::Buf(n + base),
-                    (None, Some((d, true))) => {
-                        let dom = inst.clocks[d as usize].expect("bound in finish");
-                        self.k[(p.node + child) as usize] = K::Buf(i.domains[dom as usize].rst + base);
-                    }
-                    // A clock carries no value here.
-                    (None, _) => self.k[(p.node + child) as usize] = K::Const([0].into()),
+    }
+
+    /// Makes the ports of an instance other names of the nodes on the other side.
+    fn join_instance(&mut self, i: &Inner, inst: &InstDef, base: Id, child: Id) {
+        for (p, node) in inst.def.ports.iter().zip(&inst.nodes) {
+            match (node, p.clock) {
+                (Some(n), _) if p.is_output => self.k[(n + base) as usize] = K::Buf(p.node + child),
+                (Some(n), _) => self.k[(p.node + child) as usize] = K::Buf(n + base),
+                (None, Some((d, true))) => {
+                    let dom = inst.clocks[d as usize].expect("bound in finish");
+                    self.k[(p.node + child) as usize] = K::Buf(i.domains[dom as usize].rst + base);
                 }
+                // A clock carries no value here.
+                (None, _) => self.k[(p.node + child) as usize] = K::Const([0].into()),
             }
         }
-        base
     }
 
     /// The node behind any number of other names.

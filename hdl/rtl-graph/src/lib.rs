@@ -5,10 +5,16 @@
 //! combinational loops when a module is finished, always with a sentence and the line at fault. [`module!`] gives a
 //! module its port list and its typed instance handle, [`record!`] and [`bundle!`] name the fields of rows, payloads and
 //! ports. A finished module ([`ModDef`]) is printed as Verilog or run by the interpreter ([`Sim`]).
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
+mod async_fifo;
 mod block;
 mod builder;
 mod check;
 mod code;
+mod crossing;
 mod emit;
 mod flat;
 mod fold;
@@ -24,6 +30,7 @@ mod signal;
 mod sim;
 mod words;
 
+pub use async_fifo::AsyncFifo;
 pub use block::{on_big_stack, verilog, BlockOf, ClockPorts, HdlBlock, HdlGroup, HdlModule, HdlPorts};
 pub use builder::{Domain, When, B};
 pub use layout::{Bundle, ConstRecord, Field, Fields, Flow, Layout, Raw, Record, Stream};

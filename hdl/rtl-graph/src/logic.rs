@@ -108,7 +108,7 @@ impl<'a> S<'a> {
     /// The signal cut into parts of `w` bits, the least significant first.
     #[track_caller]
     pub fn chunks(self, w: u32) -> Vec<S<'a>> {
-        assert!(w > 0 && self.w.is_multiple_of(w), "{} bits do not divide into parts of {w}", self.w);
+        assert!(w > 0 && self.w % w == 0, "{} bits do not divide into parts of {w}", self.w);
         (0..self.w / w).map(|k| self.bits(k * w, w)).collect()
     }
 

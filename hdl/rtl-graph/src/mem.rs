@@ -210,7 +210,7 @@ impl<'a> Mem<'a> {
         let en = self.b.scoped(en);
         if let Some(l) = lanes {
             self.b.own(l);
-            let ok = data.w.is_multiple_of(l.w);
+            let ok = data.w % l.w == 0;
             assert!(ok, "{} lane enables do not divide rows of {} bits into equal lanes", l.w, data.w);
         }
         let lanes = lanes.map(|l| (l.id, data.w / l.w));

@@ -1,6 +1,7 @@
 //! Modules, their ports and instances, and the library that holds each module once.
 use crate::builder::{Domain, Inner, SlotKind, B};
 use crate::check;
+use crate::crossing;
 use crate::emit;
 use crate::layout::{Fields, Layout};
 use crate::names;
@@ -74,6 +75,7 @@ pub struct ModDef {
     pub(crate) inner: Inner,
     /// For each port, if an output: the inputs that reach it without a register.
     pub(crate) reach: Vec<Vec<usize>>,
+    pub(crate) port_clocks: crossing::PortClocks,
     key: Option<String>,
 }
 
@@ -411,10 +413,12 @@ impl B {
         let mut inner = self.inner.into_inner();
         inner.cse.clear();
         check::driven(name, &inner);
-        let reach = check::reach(name, &inner);
+        let order = check::order(name, &inner);
+        let reach = check::reach(&inner, &order);
+        let port_clocks = crossing::check(name, &inner, &order);
         let (ports, groups) = (inner.ports.clone(), inner.groups.clone());
         let text = emit::module(name, &inner);
-        ModDef { name: name.into(), ports, groups, text, inner, reach, key }
+        ModDef { name: name.into(), ports, groups, text, inner, reach, port_clocks, key }
     }
 }
 

@@ -21,6 +21,8 @@ pub(crate) enum K {
     ReadAsync(u32, Id),
     /// Another name of the same value.
     Buf(Id),
+    /// The same value, declared safe to sample by another clock.
+    Cross(Id),
     Not(Id),
     And(Id, Id),
     Or(Id, Id),
@@ -60,7 +62,7 @@ impl K {
     pub fn each_arg(&self, mut f: impl FnMut(Id)) {
         match self {
             K::In(_) | K::Const(_) | K::Wire(_) | K::InstOut(..) | K::Reg(_) | K::Read(..) => {}
-            K::ReadAsync(_, a) | K::Buf(a) | K::Not(a) | K::Slice(a, _) => f(*a),
+            K::ReadAsync(_, a) | K::Buf(a) | K::Cross(a) | K::Not(a) | K::Slice(a, _) => f(*a),
             K::AllOnes(a) | K::AnyOne(a) | K::Parity(a) => f(*a),
             K::And(a, b) | K::Or(a, b) | K::Xor(a, b) | K::Add(a, b) | K::Sub(a, b) | K::Mul(a, b) => {
                 f(*a);
@@ -85,6 +87,7 @@ impl K {
             K::In(_) | K::Const(_) | K::Wire(_) | K::InstOut(..) | K::Reg(_) | K::Read(..) => self.clone(),
             K::ReadAsync(m, a) => K::ReadAsync(*m, f(*a)),
             K::Buf(a) => K::Buf(f(*a)),
+            K::Cross(a) => K::Cross(f(*a)),
             K::Not(a) => K::Not(f(*a)),
             K::Slice(a, lo) => K::Slice(f(*a), *lo),
             K::AllOnes(a) => K::AllOnes(f(*a)),

@@ -66,6 +66,8 @@ macro_rules! int_operand {
 }
 int_operand!(i32 u8 u16 u32 u64 usize bool);
 
+// `eq`, `shl`, … are the field's words; Rust's traits of these names mean something else (a bool, a fixed type).
+#[allow(clippy::should_implement_trait)]
 impl<'a> S<'a> {
     /// Width in bits.
     pub fn width(self) -> u32 {
@@ -145,7 +147,6 @@ impl<'a> S<'a> {
 
     /// Equal.
     #[track_caller]
-    #[allow(clippy::should_implement_trait)]
     pub fn eq(self, o: impl Operand<'a>) -> S<'a> {
         let (a, c) = self.pair(o);
         fold::eq(a, c)
@@ -153,14 +154,12 @@ impl<'a> S<'a> {
 
     /// Not equal.
     #[track_caller]
-    #[allow(clippy::should_implement_trait)]
     pub fn ne(self, o: impl Operand<'a>) -> S<'a> {
         !self.eq(o)
     }
 
     /// Less, unsigned.
     #[track_caller]
-    #[allow(clippy::should_implement_trait)]
     pub fn lt(self, o: impl Operand<'a>) -> S<'a> {
         let (a, c) = self.pair(o);
         self.b.op(K::Lt(a.id, c.id), 1)
@@ -168,7 +167,6 @@ impl<'a> S<'a> {
 
     /// Greater, unsigned.
     #[track_caller]
-    #[allow(clippy::should_implement_trait)]
     pub fn gt(self, o: impl Operand<'a>) -> S<'a> {
         let (a, c) = self.pair(o);
         self.b.op(K::Lt(c.id, a.id), 1)
@@ -176,14 +174,12 @@ impl<'a> S<'a> {
 
     /// Less or equal, unsigned.
     #[track_caller]
-    #[allow(clippy::should_implement_trait)]
     pub fn le(self, o: impl Operand<'a>) -> S<'a> {
         !self.gt(o)
     }
 
     /// Greater or equal, unsigned.
     #[track_caller]
-    #[allow(clippy::should_implement_trait)]
     pub fn ge(self, o: impl Operand<'a>) -> S<'a> {
         !self.lt(o)
     }

@@ -7,7 +7,7 @@ pub(crate) fn words(w: u32) -> usize {
 
 /// Mask of the used bits of the most significant word.
 pub(crate) fn top_mask(w: u32) -> u64 {
-    if w.is_multiple_of(64) {
+    if w % 64 == 0 {
         !0
     } else {
         (1 << (w % 64)) - 1

@@ -1,5 +1,10 @@
 //! The interpreter against Icarus Verilog on random modules made of every construct, and the lint of their text.
 mod common;
+#[path = "../examples/fifo.rs"]
+mod fifo;
+#[allow(dead_code)]
+#[path = "../examples/pipeline.rs"]
+mod pipeline;
 use common::*;
 use rtl_graph::*;
 use std::fmt::Write;
@@ -97,8 +102,20 @@ fn interpreter_and_verilog_agree_on_random_modules() {
 
 #[test]
 fn emitted_text_passes_verilator_lint_with_all_warnings() {
-    let d = top(&Lib::new(), 10);
-    let dir = scratch("lint");
+    let lib = Lib::new();
+    let masks: Vec<Vec<u64>> = (0..32).map(|k| vec![0x1234_5678_9abc_def1u64.rotate_left(k); 8]).collect();
+    let crc = lib.module("crc_rows", |b| b.output("next", 32).set(b.input("data", 512).parity_rows(&masks)));
+    assert!(crc.text.lines().all(|l| l.len() < 180), "{}", crc.text);
+    let words = crc.text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!(words.matches("= ^(data & 512'h").count(), 32, "{}", crc.text);
+    for d in [top(&lib, 10), pipeline::Pipeline::def(&lib, 2, 20), fifo::Fifo::def(&lib, 64, 4), crc] {
+        lint(&d);
+    }
+    lint(&AsyncFifo::def(&lib, 9, 3));
+}
+
+fn lint(d: &ModDef) {
+    let dir = scratch(&format!("lint_{}", d.name));
     std::fs::write(dir.join("dut.v"), d.verilog()).unwrap();
     run(Command::new("verilator").current_dir(&dir).args([
         "--lint-only",
