@@ -1,6 +1,7 @@
 //! Parameters of the transport: every constant of the protocol that may be tuned, with the specification's default.
 
 use crate::time::{MS_PS, NS_PS, US_PS};
+use alloc::vec::Vec;
 use nic_spec::consts;
 
 /// Tunables of one connection's transport. Times in picoseconds.
@@ -44,8 +45,24 @@ pub struct TransportConfig {
     pub heavy_loss_q8: u32,
     /// Packets over which that fraction is taken at least.
     pub heavy_loss_pkts: u32,
-    /// Share of the line rate that hints give away, in 1/256.
-    pub hint_eta_q8: u32,
+    /// After this long without a packet a path falls back to `path_init_pkts`.
+    pub idle_restart_ps: u64,
+    /// Smallest cap of a connection's window, packets; the cap is twice the bandwidth-delay product if that is more.
+    pub conn_window_min_pkts: u32,
+    /// Shortest time between two refusals sent on a connection.
+    pub nak_interval_ps: u64,
+    /// Wait after a receiver-not-ready or no-resource refusal.
+    pub rnr_ps: u64,
+    /// Such refusals of one message in a row before the connection fails.
+    pub rnr_retry_limit: u8,
+    /// Reads and atomic operations in flight, asked for and answered alike.
+    pub reads_max: u32,
+    /// Incomplete messages of a stream, at most 64.
+    pub msgs_max: u32,
+    /// Requests that a send queue holds.
+    pub sq_depth: u32,
+    /// Receives that a receive queue holds.
+    pub rq_depth: u32,
     /// Send the newest unacknowledged packets once more when the connection has nothing else to do.
     pub idle_redundancy: bool,
     /// Send a marker at once when a path goes idle with data outstanding.
@@ -74,9 +91,83 @@ impl Default for TransportConfig {
             probe_good: 3,
             heavy_loss_q8: 64,
             heavy_loss_pkts: 64,
-            hint_eta_q8: 243,
+            idle_restart_ps: 100 * MS_PS,
+            conn_window_min_pkts: 72,
+            nak_interval_ps: u64::from(consts::NAK_INTERVAL_NS) * NS_PS,
+            rnr_ps: u64::from(consts::RNR_NS) * NS_PS,
+            rnr_retry_limit: consts::RETRY_LIMIT as u8,
+            reads_max: 16,
+            msgs_max: consts::MSGS_PER_STREAM,
+            sq_depth: 4096,
+            rq_depth: 4096,
             idle_redundancy: true,
             tail_marker: true,
         }
+    }
+}
+
+/// One port of the card.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlaneConfig {
+    /// MAC address, 48 bits.
+    pub mac: u64,
+    /// Line rate, Mb/s.
+    pub rate_mbps: u64,
+}
+
+/// A card.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NicConfig {
+    /// The ports, at most 16; plane p is port p.
+    pub planes: Vec<PlaneConfig>,
+    /// UDP destination port.
+    pub udp_dport: u16,
+    /// Time to live of what it sends.
+    pub hop_limit: u8,
+    /// Rows of the connection table, a power of two; a connection's row is its id modulo this.
+    pub conns_max: u32,
+    /// Longest frame it takes, bytes without FCS.
+    pub frame_bytes_max: u32,
+    /// Take frames to any MAC address.
+    pub promiscuous: bool,
+    /// Neither make nor check the ICRC of frames without payload bytes. Both ends must agree.
+    pub elide_icrc: bool,
+    /// Allot inbound bandwidth to connections.
+    pub hints: bool,
+    /// Share of the line rate that hints give away, in 1/256.
+    pub hint_eta_q8: u32,
+    /// Over this long a connection's use is measured, and after it without data it is idle.
+    pub hint_window_ps: u64,
+    /// Completions that a queue holds before further ones are counted as overflow.
+    pub cq_depth: u32,
+    /// How long a connection id stays unused after teardown.
+    pub quarantine_ps: u64,
+    /// Where the choice of UDP source ports begins; nothing else is drawn from it.
+    pub seed: u64,
+}
+
+impl NicConfig {
+    /// A card with these ports and defaults otherwise.
+    pub fn new(planes: Vec<PlaneConfig>) -> Self {
+        Self {
+            planes,
+            udp_dport: consts::UDP_DPORT,
+            hop_limit: consts::HOP_LIMIT,
+            conns_max: 4096,
+            frame_bytes_max: 9216,
+            promiscuous: false,
+            elide_icrc: false,
+            hints: true,
+            hint_eta_q8: 243,
+            hint_window_ps: 20 * US_PS,
+            cq_depth: 65_536,
+            quarantine_ps: u64::from(consts::CONN_QUARANTINE_NS) * NS_PS,
+            seed: 1,
+        }
+    }
+
+    /// Rate of all ports together, Mb/s.
+    pub fn rate_mbps(&self) -> u64 {
+        self.planes.iter().map(|p| p.rate_mbps).sum()
     }
 }

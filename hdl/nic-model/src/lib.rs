@@ -12,5 +12,41 @@ pub mod time;
 /// Tunables.
 pub mod config;
 
+/// Connections as agreed.
+pub mod conn_config;
+
+/// Counters.
+pub mod counters;
+
+/// Host memory.
+pub mod memory;
+
+/// Memory regions.
+pub mod mr;
+
+/// Requests, completions, events.
+pub mod work;
+
+/// Frames and packets.
+pub mod wire;
+
 /// Paths, windows, recovery, congestion control.
 pub mod transport;
+
+/// The card.
+pub mod nic;
+
+mod ack;
+mod connection;
+mod core;
+mod plane;
+mod reaim;
+mod recv_queue;
+mod requester;
+mod responder;
+mod send;
+mod slab;
+mod timer;
+
+pub use connection::ConnState;
+pub use nic::Nic;

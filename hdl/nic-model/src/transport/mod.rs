@@ -6,6 +6,9 @@ pub mod bitmap;
 /// Send window of one path, and the loss rule.
 pub mod window;
 
+/// Tolerance of reordering.
+pub mod reorder;
+
 /// Round-trip estimate.
 pub mod rtt;
 
@@ -14,6 +17,9 @@ pub mod cc;
 
 /// One path, sender side.
 pub mod path;
+
+/// The paths of a connection, and the choice among them.
+pub mod path_set;
 
 /// One path, receiver side.
 pub mod rx_path;

@@ -2,39 +2,39 @@
 //!
 //! ```text
 //! BOOTSTRAP --first ACK--> ACTIVE --heavy marking--> SKIP --one SRTT--> ACTIVE
-//! ACTIVE/SKIP --RTO or unanswered probes--> SUSPECT --ACK--> ACTIVE
-//! SUSPECT --second RTO--> re-aim (new UDP source port, epoch + 1, cwnd 1) --> BOOTSTRAP
-//! re-aims used up on every plane --> DEAD --probes answered--> BOOTSTRAP          any --admin--> DENIED
+//! ACTIVE/SKIP --RTO--> SUSPECT --ACK--> ACTIVE
+//! SUSPECT --each further RTO--> re-aim (new UDP source port, epoch + 1, cwnd 1) --> BOOTSTRAP
+//! re-aims used up on every plane --> DEAD --re-aimed again at intervals, first ACK--> ACTIVE    any --admin--> DENIED
 //! ```
 //! A packet keeps its (path, sequence number) for ever: leaving a bad route means re-aiming the path, never moving a
-//! packet to another one.
+//! packet to another one. Before the timer gives up, it sends probes, whose answers show what is missing.
 
 use super::bitmap::Bitmap;
 use super::cc::{AckSample, CongestionControl, PathCc, Q};
 use super::rtt::Rtt;
-use super::window::{AckError, DescId, SendWindow};
+use super::window::{AckError, Cause, Desc, SendWindow};
 use crate::config::TransportConfig;
-use crate::time::{Ticks, Time};
+use crate::time::{Ticks, Time, US_PS};
 use alloc::collections::VecDeque;
 use nic_spec::num::Psn;
 
 /// Health of a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PathState {
-    /// Not opened.
+    /// Not in use: not opened yet, or more than the round trip needs. What is outstanding is still recovered.
     #[default]
     Unused,
     /// Opened or re-aimed, not yet acknowledged.
     Bootstrap,
     /// Carries data.
     Active,
-    /// Marked heavily: no new data for one round trip.
+    /// Marked heavily: others are preferred for one round trip.
     Skip,
     /// Timed out: retransmissions and probes only.
     Suspect,
-    /// Every route was tried: probes only.
+    /// Every route was tried: one packet at intervals, by another route each time.
     Dead,
-    /// Switched off by the administrator.
+    /// Switched off by the administrator. What is outstanding is still recovered.
     Denied,
 }
 
@@ -47,19 +47,57 @@ pub struct AckInfo {
     pub sack: Bitmap,
     /// Clock of the packet that triggered it.
     pub ts_echo: Ticks,
-    /// Receiver residency, ps.
-    pub hold_ps: u64,
+    /// Receiver residency, ps; `None` when it is too long to be told.
+    pub hold_ps: Option<u64>,
     /// CE-marked packets of this path so far, modulo 2^16.
     pub ce_cnt: u16,
     /// Epoch of the trigger.
     pub epoch: u8,
     /// The trigger was a duplicate.
     pub dup: bool,
+    /// The trigger was a retransmission.
+    pub rtxe: bool,
+    /// The trigger was a data packet and not a probe.
+    pub is_data: bool,
     /// Sequence number of the trigger.
     pub trig: Psn,
 }
 
-/// What the path's timer did.
+/// What the connection knows that a path needs to take an acknowledgement.
+#[derive(Clone, Copy, Debug)]
+pub struct AckContext<'a> {
+    /// When it arrived.
+    pub now: Time,
+    /// The connection may put more packets in flight.
+    pub may_grow: bool,
+    /// Tolerated lateness within the path.
+    pub reorder_ticks: u32,
+    /// Round trip of the connection for a path that has none of its own.
+    pub conn_srtt_ps: Option<u64>,
+    /// The algorithm.
+    pub cc: &'a dyn CongestionControl,
+    /// Tunables.
+    pub cfg: &'a TransportConfig,
+}
+
+/// What an acknowledgement brought.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AckOutcome {
+    /// Packets acknowledged for the first time.
+    pub acked_pkts: u32,
+    /// Packets found lost and queued for retransmission.
+    pub lost_pkts: u32,
+    /// Packets marked since the last acknowledgement.
+    pub ce_pkts: u32,
+    /// Round trip of the trigger, receiver residency taken off, ps.
+    pub rtt_ps: Option<u64>,
+    /// The trigger came this much after a packet that was sent later.
+    pub late_ticks: Option<u32>,
+    /// The trigger repeated what the receiver had, only because of a gap.
+    pub was_spurious: bool,
+}
+
+/// What the path's timer asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimerAction {
     /// Nothing was due.
@@ -68,7 +106,7 @@ pub enum TimerAction {
     Probe,
     /// The oldest outstanding packet was queued for retransmission.
     Retransmit,
-    /// The second timeout in a row: the connection must re-aim the path; the oldest packet is queued.
+    /// Another timeout in a row: the connection must re-aim the path; the oldest packet is queued.
     Reaim,
 }
 
@@ -111,15 +149,16 @@ pub struct TxPath {
     rtx: VecDeque<Psn>,
     ce_last: u16,
     tlp_count: u8,
-    rto_count: u8,
-    backoff: u8,
+    /// Timeouts since the last acknowledgement, re-aims notwithstanding.
+    silent_rtos: u8,
     /// Re-aims since the last acknowledgement.
-    pub failed_reaims: u8,
-    last_tx: Time,
+    failed_reaims: u8,
+    /// Data left after the last marker.
+    marker_owed: bool,
+    /// What the timer counts from: the last transmission or acknowledgement.
+    base: Time,
     skip_until: Time,
-    reaimed_at: Time,
-    /// A marker was sent for this `nxt`.
-    marked_nxt: Option<Psn>,
+    reaimed_at: Option<Time>,
     loss_window: (u32, u32),
 }
 
@@ -138,186 +177,239 @@ impl TxPath {
             rtx: VecDeque::new(),
             ce_last: 0,
             tlp_count: 0,
-            rto_count: 0,
-            backoff: 0,
+            silent_rtos: 0,
             failed_reaims: 0,
-            last_tx: Time::ZERO,
+            marker_owed: false,
+            base: Time::ZERO,
             skip_until: Time::ZERO,
-            reaimed_at: Time::ZERO,
-            marked_nxt: None,
+            reaimed_at: None,
             loss_window: (0, 0),
         }
     }
 
-    /// True when a new packet may go: healthy, not skipped, window open.
-    pub fn is_open(&self, now: Time, cfg: &TransportConfig) -> bool {
-        let healthy = match self.state {
-            PathState::Bootstrap | PathState::Active => true,
-            PathState::Skip => now >= self.skip_until,
-            _ => false,
-        };
-        healthy && self.window.in_flight_pkts() < self.cc.cwnd_pkts() && !self.window.is_full(cfg.path_cap_pkts)
+    /// True when a new packet may go: healthy and the window open.
+    pub fn is_open(&self, cfg: &TransportConfig) -> bool {
+        matches!(self.state, PathState::Bootstrap | PathState::Active | PathState::Skip)
+            && self.window.in_flight_pkts() < self.cc.cwnd_pkts()
+            && !self.window.is_full(cfg.path_cap_pkts)
+    }
+
+    /// True while other paths should be preferred.
+    pub fn is_skipped(&self, now: Time) -> bool {
+        self.state == PathState::Skip && now < self.skip_until
+    }
+
+    /// Re-aims since the last acknowledgement.
+    pub const fn failed_reaims(&self) -> u8 {
+        self.failed_reaims
+    }
+
+    /// Timeouts since the last acknowledgement, re-aims notwithstanding.
+    pub const fn silent_rtos(&self) -> u8 {
+        self.silent_rtos
     }
 
     /// Takes the next sequence number for a new packet.
-    pub fn send_new(&mut self, now: Time, desc: DescId, cfg: &TransportConfig) -> Psn {
-        self.last_tx = now;
-        self.stats.new_pkts += 1;
+    pub fn send_new(&mut self, now: Time, desc: Desc, cfg: &TransportConfig) -> Psn {
         if self.window.in_flight_pkts() == 0 {
             self.tlp_count = 0;
+            if self.base != Time::ZERO && now.since_ps(self.base) > cfg.idle_restart_ps {
+                // What the window was learnt from is long past.
+                self.cc.set_cwnd_q(self.cc.cwnd_q.min(cfg.path_init_pkts << Q), cfg.path_cap_pkts);
+            }
         }
+        self.base = now;
+        self.marker_owed = true;
+        self.stats.new_pkts += 1;
         self.window.push(desc, now.ticks(cfg.tick_ps), self.epoch)
     }
 
     /// True when retransmissions wait.
     pub fn has_retransmit(&self) -> bool {
-        !self.rtx.is_empty() && !matches!(self.state, PathState::Dead | PathState::Denied | PathState::Unused)
+        !self.rtx.is_empty()
     }
 
-    /// The next packet to retransmit, oldest first; it counts as sent now.
-    pub fn send_retransmit(&mut self, now: Time, cfg: &TransportConfig) -> Option<(Psn, DescId)> {
+    /// The packet that [`send_retransmit`](Self::send_retransmit) would send.
+    pub fn peek_retransmit(&mut self) -> Option<(Psn, Desc)> {
+        loop {
+            let psn = *self.rtx.front()?;
+            if let Some(entry) = self.window.entry(psn) {
+                return Some((psn, entry.desc));
+            }
+            self.rtx.pop_front();
+        }
+    }
+
+    /// The next packet to retransmit, oldest loss first; it counts as sent now.
+    pub fn send_retransmit(&mut self, now: Time, cfg: &TransportConfig) -> Option<(Psn, Desc, Cause)> {
         while let Some(psn) = self.rtx.pop_front() {
             let (epoch, ticks) = (self.epoch, now.ticks(cfg.tick_ps));
             let Some(entry) = self.window.entry_mut(psn) else { continue };
             entry.queued = false;
+            entry.gap_resent = entry.cause == Cause::Gap;
             entry.retries = entry.retries.saturating_add(1);
-            entry.tx_ts = ticks;
-            entry.epoch = epoch;
-            let desc = entry.desc;
-            self.last_tx = now;
+            (entry.tx_ts, entry.epoch) = (ticks, epoch);
+            let (desc, cause) = (entry.desc, entry.cause);
+            self.base = now;
+            self.marker_owed = true;
             self.stats.rtx_pkts += 1;
-            return Some((psn, desc));
+            return Some((psn, desc, cause));
         }
         None
     }
 
-    /// The newest outstanding packet that was not sent redundantly yet; it counts as sent now.
-    pub fn send_redundant(&mut self, now: Time, cfg: &TransportConfig) -> Option<(Psn, DescId)> {
-        let psn = self
-            .window
-            .outstanding()
-            .rev()
-            .find(|p| self.window.entry(*p).is_some_and(|e| !e.redundant && e.retries == 0 && !e.queued))?;
+    /// Takes `psn` out of the retransmit queue's care until [`resume`](Self::resume): the receiver refused it for now.
+    pub fn park(&mut self, psn: Psn) -> bool {
+        let Some(entry) = self.window.entry_mut(psn) else { return false };
+        if core::mem::replace(&mut entry.queued, true) {
+            self.rtx.retain(|p| *p != psn);
+        }
+        true
+    }
+
+    /// Queues a parked packet for retransmission.
+    pub fn resume(&mut self, psn: Psn) {
+        if let Some(entry) = self.window.entry_mut(psn) {
+            (entry.queued, entry.cause) = (true, Cause::Timer);
+            self.rtx.push_back(psn);
+        }
+    }
+
+    /// Clock of the newest outstanding packet that was sent only once.
+    pub fn redundancy_candidate(&self) -> Option<(Psn, Ticks)> {
+        self.window.outstanding().rev().find_map(|psn| {
+            let e = self.window.entry(psn)?;
+            (!e.redundant && e.retries == 0 && !e.queued).then_some((psn, e.tx_ts))
+        })
+    }
+
+    /// Sends `psn` once more in idle time; it counts as sent now.
+    pub fn send_redundant(&mut self, now: Time, psn: Psn, cfg: &TransportConfig) -> Option<Desc> {
         let (epoch, ticks) = (self.epoch, now.ticks(cfg.tick_ps));
         let entry = self.window.entry_mut(psn)?;
         entry.redundant = true;
-        entry.tx_ts = ticks;
-        entry.epoch = epoch;
+        (entry.tx_ts, entry.epoch) = (ticks, epoch);
         let desc = entry.desc;
-        self.last_tx = now;
+        self.base = now;
         self.stats.redundant_pkts += 1;
-        Some((psn, desc))
+        Some(desc)
     }
 
-    /// True when the path should tell the receiver that nothing follows: data is out and no marker was sent for it.
+    /// True when the path should tell the receiver that nothing follows: data left since the last marker.
     pub fn wants_marker(&self) -> bool {
-        self.window.in_flight_pkts() > 0
-            && self.marked_nxt != Some(self.window.nxt())
+        self.marker_owed
+            && self.window.in_flight_pkts() > 0
             && self.rtx.is_empty()
             && matches!(self.state, PathState::Active | PathState::Skip | PathState::Bootstrap)
     }
 
-    /// A marker or probe left.
+    /// A marker or probe is on its way to the port.
     pub fn sent_marker(&mut self, now: Time) {
-        self.marked_nxt = Some(self.window.nxt());
-        self.last_tx = now;
+        self.marker_owed = false;
+        self.base = now;
     }
 
     /// Takes an acknowledgement. `acked` is called for each packet acknowledged for the first time.
     pub fn on_ack(
         &mut self,
-        now: Time,
         ack: &AckInfo,
-        may_grow: bool,
-        reorder_ticks: u32,
-        cc: &dyn CongestionControl,
-        cfg: &TransportConfig,
-        mut acked: impl FnMut(DescId),
-    ) -> Result<u32, AckError> {
-        let current = ack.epoch == self.epoch;
-        let mut gap_dup = false;
-        if ack.dup {
-            // A copy the receiver had already: it speaks of reordering only if a gap had triggered the copy.
-            gap_dup = self.window.entry(ack.trig).is_some_and(|e| e.gap_resent);
-        }
-        let mut gap_resent = 0;
-        let count = self.window.acknowledge(ack.cum, &ack.sack, |_, e| {
-            gap_resent += u32::from(e.gap_resent);
-            acked(e.desc);
-        })?;
-        if gap_dup {
+        ctx: &AckContext<'_>,
+        mut acked: impl FnMut(Desc),
+    ) -> Result<AckOutcome, AckError> {
+        let AckContext { now, cfg, .. } = *ctx;
+        let cwnd_used = 2 * self.window.in_flight_pkts() >= self.cc.cwnd_pkts();
+        let acked_pkts = self.window.acknowledge(ack.cum, &ack.sack, |_, e| acked(e.desc))?;
+        let mut outcome = AckOutcome { acked_pkts, ..AckOutcome::default() };
+        if ack.dup && self.window.recent(ack.trig).is_some_and(|e| e.gap_resent) {
+            outcome.was_spurious = true;
             self.stats.spurious_pkts += 1;
         }
-        let ce_pkts = u32::from(ack.ce_cnt.wrapping_sub(self.ce_last));
         // A stale acknowledgement counts backwards; half the circle is far more than a path can mark between two.
-        let ce_pkts = if ce_pkts < 1 << 15 {
+        let ce_pkts = ack.ce_cnt.wrapping_sub(self.ce_last);
+        if ce_pkts < 1 << 15 {
             self.ce_last = ack.ce_cnt;
-            ce_pkts
-        } else {
-            0
-        };
-        if current {
-            let rtt_ps =
-                (u64::from(now.ticks(cfg.tick_ps).since(ack.ts_echo)) * cfg.tick_ps).saturating_sub(ack.hold_ps);
-            if rtt_ps < cfg.rto_max_ps {
-                self.rtt.sample(now, rtt_ps, cfg.min_rtt_period_ps);
-            }
-            self.heard(now, cfg);
-            let srtt_ps = self.rtt.srtt_ps().unwrap_or(cfg.rto_init_ps);
-            let sample = AckSample {
-                now,
-                acked_pkts: count,
-                ce_pkts,
-                rtt_ps,
-                srtt_ps,
-                min_rtt_ps: self.rtt.min_ps().unwrap_or(srtt_ps),
-                may_grow,
-            };
-            if cc.on_ack(&mut self.cc, &sample) && self.state == PathState::Active {
-                self.state = PathState::Skip;
-                self.skip_until = now.after_ps(srtt_ps);
-            } else if self.state == PathState::Skip && now >= self.skip_until {
-                self.state = PathState::Active;
-            }
-            let before = self.rtx.len();
-            let rtx = &mut self.rtx;
-            self.window.find_lost(ack.ts_echo, ack.epoch, reorder_ticks, |psn| rtx.push_back(psn));
-            if now.since_ps(self.reaimed_at) > srtt_ps && self.reaimed_at != Time::ZERO {
-                self.adopt_older_epochs();
-            }
-            let lost = (self.rtx.len() - before) as u32;
-            self.count_loss(now, count, lost, srtt_ps, cc, cfg);
+            outcome.ce_pkts = ce_pkts.into();
         }
-        Ok(count)
+        if ack.epoch != self.epoch {
+            return Ok(outcome);
+        }
+        outcome.late_ticks = self.lateness(ack);
+        let mut rtt_ps = self.rtt.srtt_ps().or(ctx.conn_srtt_ps).unwrap_or(cfg.rto_init_ps);
+        if let Some(hold_ps) = ack.hold_ps {
+            let age_ps = u64::from(now.ticks(cfg.tick_ps).since(ack.ts_echo)) * cfg.tick_ps;
+            let sample_ps = age_ps.saturating_sub(hold_ps);
+            if sample_ps < cfg.rto_max_ps {
+                self.rtt.sample(now, sample_ps, cfg.min_rtt_period_ps);
+                rtt_ps = sample_ps;
+                outcome.rtt_ps = Some(sample_ps);
+            }
+        }
+        self.heard(now, cfg);
+        let srtt_ps = self.rtt.srtt_ps().or(ctx.conn_srtt_ps).unwrap_or(cfg.rto_init_ps);
+        let sample = AckSample {
+            now,
+            acked_pkts,
+            ce_pkts: outcome.ce_pkts,
+            rtt_ps,
+            srtt_ps,
+            min_rtt_ps: self.rtt.min_ps().unwrap_or(srtt_ps),
+            may_grow: ctx.may_grow && cwnd_used,
+        };
+        if ctx.cc.on_ack(&mut self.cc, &sample) && self.state == PathState::Active {
+            self.state = PathState::Skip;
+            self.skip_until = now.after_ps(srtt_ps);
+        } else if self.state == PathState::Skip && now >= self.skip_until {
+            self.state = PathState::Active;
+        }
+        let before = self.rtx.len();
+        let rtx = &mut self.rtx;
+        self.window.find_lost(ack.ts_echo, ack.epoch, ctx.reorder_ticks, |psn| rtx.push_back(psn));
+        if self.reaimed_at.is_some_and(|at| now.since_ps(at) > srtt_ps) {
+            self.adopt_older_epochs();
+        }
+        outcome.lost_pkts = (self.rtx.len() - before) as u32;
+        self.count_loss(now, acked_pkts, outcome.lost_pkts, srtt_ps, ctx.cc, cfg);
+        Ok(outcome)
+    }
+
+    /// How long the trigger came after a packet of this path that was sent later, if both were sent once and by the
+    /// present route.
+    fn lateness(&self, ack: &AckInfo) -> Option<u32> {
+        if ack.dup || ack.rtxe || !ack.is_data {
+            return None;
+        }
+        let high = ack.sack.highest().map_or(ack.cum, |h| ack.cum + 1 + h);
+        if !ack.trig.is_before(high) {
+            return None;
+        }
+        let later = self.window.recent(high)?;
+        (later.epoch == ack.epoch && later.retries == 0 && !later.redundant && later.tx_ts.is_after_by(ack.ts_echo, 0))
+            .then(|| later.tx_ts.since(ack.ts_echo))
     }
 
     /// An acknowledgement of this epoch arrived: the route works.
     fn heard(&mut self, now: Time, cfg: &TransportConfig) {
-        if matches!(self.state, PathState::Bootstrap) && self.cc.cwnd_pkts() < cfg.path_init_pkts {
+        if self.state == PathState::Bootstrap && self.cc.cwnd_pkts() < cfg.path_init_pkts {
             self.cc.set_cwnd_q(cfg.path_init_pkts << Q, cfg.path_cap_pkts);
         }
         if matches!(self.state, PathState::Bootstrap | PathState::Suspect | PathState::Dead) {
             self.state = PathState::Active;
         }
-        (self.tlp_count, self.rto_count, self.backoff, self.failed_reaims) = (0, 0, 0, 0);
-        self.last_tx = self.last_tx.max(now);
+        (self.tlp_count, self.silent_rtos, self.failed_reaims) = (0, 0, 0);
+        self.base = self.base.max(now);
     }
 
     /// One round trip after a re-aim, what was sent before it and is still missing went down with the old route.
     fn adopt_older_epochs(&mut self) {
         let epoch = self.epoch;
-        let mut stale: VecDeque<Psn> = self
-            .window
-            .outstanding()
-            .filter(|p| self.window.entry(*p).is_some_and(|e| e.epoch != epoch && !e.queued))
-            .collect();
-        for psn in &stale {
-            if let Some(e) = self.window.entry_mut(*psn) {
-                e.queued = true;
+        self.reaimed_at = None;
+        for i in 0..self.window.span_pkts() {
+            let psn = self.window.una() + i;
+            if let Some(e) = self.window.entry_mut(psn).filter(|e| e.epoch != epoch && !e.queued) {
+                (e.queued, e.cause) = (true, Cause::Timer);
+                self.rtx.push_back(psn);
             }
         }
-        self.rtx.append(&mut stale);
-        self.reaimed_at = Time::ZERO;
     }
 
     fn count_loss(
@@ -340,57 +432,70 @@ impl TxPath {
         }
     }
 
-    fn rto_ps(&self, cfg: &TransportConfig) -> u64 {
-        let base = self.rtt.rto_ps().unwrap_or(cfg.rto_init_ps).max(cfg.rto_min_ps);
-        base.saturating_mul(1 << self.backoff.min(30)).min(cfg.rto_max_ps)
+    fn rto_ps(&self, conn_srtt_ps: Option<u64>, cfg: &TransportConfig) -> u64 {
+        let base = self.rtt.rto_ps().or(conn_srtt_ps.map(|s| 3 * s)).unwrap_or(cfg.rto_init_ps).max(cfg.rto_min_ps);
+        base.saturating_mul(1 << self.silent_rtos.min(30)).min(cfg.rto_max_ps)
+    }
+
+    /// True when the next expiry is a probe rather than a timeout.
+    const fn probes_next(&self, cfg: &TransportConfig) -> bool {
+        self.tlp_count < cfg.tlp_limit && self.silent_rtos == 0
     }
 
     /// When the timer is due: a tail-loss probe first, the retransmission timeout once the probes are used up.
-    pub fn deadline(&self, cfg: &TransportConfig) -> Time {
-        if self.window.in_flight_pkts() == 0 || matches!(self.state, PathState::Unused | PathState::Denied) {
+    pub fn deadline(&self, conn_srtt_ps: Option<u64>, cfg: &TransportConfig) -> Time {
+        if self.window.in_flight_pkts() == 0 {
             return Time::NEVER;
         }
         if self.state == PathState::Dead {
-            return self.last_tx.after_ps(cfg.probe_interval_ps);
+            return self.base.after_ps(cfg.probe_interval_ps);
         }
-        match self.rtt.srtt_ps() {
-            Some(srtt_ps) if self.tlp_count < cfg.tlp_limit && self.rto_count == 0 => {
-                self.last_tx.after_ps((2 * srtt_ps).max(srtt_ps + 10 * crate::time::US_PS).max(cfg.tlp_min_ps))
+        match self.rtt.srtt_ps().or(conn_srtt_ps) {
+            Some(srtt_ps) if self.probes_next(cfg) => {
+                self.base.after_ps((2 * srtt_ps).max(srtt_ps + 10 * US_PS).max(cfg.tlp_min_ps))
             }
-            _ => self.last_tx.after_ps(self.rto_ps(cfg)),
+            _ => self.base.after_ps(self.rto_ps(conn_srtt_ps, cfg)),
         }
     }
 
     /// The timer may be due.
-    pub fn on_timer(&mut self, now: Time, cc: &dyn CongestionControl, cfg: &TransportConfig) -> TimerAction {
-        if now < self.deadline(cfg) {
+    pub fn on_timer(
+        &mut self,
+        now: Time,
+        conn_srtt_ps: Option<u64>,
+        cc: &dyn CongestionControl,
+        cfg: &TransportConfig,
+    ) -> TimerAction {
+        if now < self.deadline(conn_srtt_ps, cfg) {
             return TimerAction::None;
         }
-        self.last_tx = now;
+        self.base = now;
         if self.state == PathState::Dead {
-            return TimerAction::Probe;
+            self.queue_oldest();
+            return TimerAction::Reaim;
         }
-        if self.rtt.srtt_ps().is_some() && self.tlp_count < cfg.tlp_limit && self.rto_count == 0 {
+        if self.rtt.srtt_ps().or(conn_srtt_ps).is_some() && self.probes_next(cfg) {
             self.tlp_count += 1;
             return TimerAction::Probe;
         }
         self.stats.rto_count += 1;
-        self.rto_count = self.rto_count.saturating_add(1);
-        self.backoff = self.backoff.saturating_add(1);
+        self.silent_rtos = self.silent_rtos.saturating_add(1);
         cc.on_rto(&mut self.cc, now);
         self.queue_oldest();
-        if self.rto_count >= 2 {
+        if self.silent_rtos >= 2 {
             return TimerAction::Reaim;
         }
-        self.state = PathState::Suspect;
+        if !matches!(self.state, PathState::Unused | PathState::Denied) {
+            self.state = PathState::Suspect;
+        }
         TimerAction::Retransmit
     }
 
     fn queue_oldest(&mut self) {
         let Some(psn) = self.window.outstanding().next() else { return };
         if let Some(entry) = self.window.entry_mut(psn) {
-            if !entry.queued {
-                entry.queued = true;
+            if !core::mem::replace(&mut entry.queued, true) {
+                entry.cause = Cause::Timer;
                 self.rtx.push_front(psn);
             }
         }
@@ -399,13 +504,15 @@ impl TxPath {
     /// Takes another route: new port, perhaps another plane, next epoch, one packet of window.
     pub fn reaim(&mut self, now: Time, plane: u8, sport: u16) {
         (self.plane, self.sport, self.epoch) = (plane, sport, (self.epoch + 1) & 15);
-        self.state = PathState::Bootstrap;
+        if !matches!(self.state, PathState::Unused | PathState::Denied | PathState::Dead) {
+            self.state = PathState::Bootstrap;
+        }
         self.cc = PathCc::new();
         self.rtt.reset();
-        (self.tlp_count, self.rto_count, self.marked_nxt) = (0, 0, None);
+        self.tlp_count = 0;
         self.failed_reaims = self.failed_reaims.saturating_add(1);
-        self.reaimed_at = Time(now.0.max(1));
-        self.last_tx = now;
+        self.reaimed_at = Some(now);
+        self.base = now;
         self.stats.reaim_count += 1;
         self.queue_oldest();
     }

@@ -39,14 +39,18 @@ pub struct Trigger {
     pub arrived: Time,
     /// Its epoch.
     pub epoch: u8,
-    /// Its plane.
+    /// Its plane, as the sender numbers it.
     pub plane: u8,
+    /// The port it came in by, where its acknowledgement leaves.
+    pub port: u8,
     /// It was marked CE.
     pub ce: bool,
     /// It was a retransmission.
     pub rtx: bool,
     /// It was a duplicate.
     pub dup: bool,
+    /// It was a probe.
+    pub is_probe: bool,
 }
 
 /// What arrived, as the sender stated it.
@@ -69,24 +73,33 @@ pub struct RxPath {
     map: Bitmap,
     ce_cnt: u16,
     trigger: Trigger,
+    /// UDP source port of its acknowledgements; changes with the epoch, since the old way back may be what is broken.
+    sport: u16,
     owed_pkts: u32,
     owed_bytes: u32,
     deadline: Time,
     heard: bool,
+    /// An acknowledgement waits in a port's queue.
+    pub(crate) ack_queued: bool,
+    /// Earliest entry in the timer heap.
+    pub(crate) armed: Time,
 }
 
 impl RxPath {
-    /// A path whose first packet will carry `first`.
-    pub fn new(first: Psn) -> Self {
+    /// A path whose first packet will carry `first`; its acknowledgements leave by UDP source port `sport`.
+    pub fn new(first: Psn, sport: u16) -> Self {
         Self {
             cum: first - 1,
             map: Bitmap::EMPTY,
             ce_cnt: 0,
             trigger: Trigger::default(),
+            sport,
             owed_pkts: 0,
             owed_bytes: 0,
             deadline: Time::NEVER,
             heard: false,
+            ack_queued: false,
+            armed: Time::NEVER,
         }
     }
 
@@ -115,6 +128,16 @@ impl RxPath {
         self.deadline
     }
 
+    /// UDP source port of its acknowledgements.
+    pub const fn sport(&self) -> u16 {
+        self.sport
+    }
+
+    /// True once a packet was accepted.
+    pub const fn is_heard(&self) -> bool {
+        self.heard
+    }
+
     /// Is `pseq` new? Changes nothing.
     pub fn check(&self, pseq: Psn) -> Verdict {
         let ahead = pseq.distance_from(self.cum);
@@ -132,11 +155,12 @@ impl RxPath {
     /// Records a packet that [`check`](Self::check) accepted and whose payload is on its way to memory.
     pub fn commit(&mut self, a: &Arrival, cfg: &TransportConfig) -> AckDue {
         let ahead = a.trigger.pseq.distance_from(self.cum);
+        let had_hole = !self.map.is_empty();
         self.map.set(ahead - 1);
         let run = self.map.leading_run();
         self.cum += run;
         self.map.advance(run);
-        let hole = !self.map.is_empty();
+        let hole = had_hole || !self.map.is_empty();
         let first = !core::mem::replace(&mut self.heard, true);
         self.owed_bytes = self.owed_bytes.saturating_add(a.len_bytes);
         self.arrived(a, cfg, hole || first)
@@ -149,7 +173,7 @@ impl RxPath {
 
     fn arrived(&mut self, a: &Arrival, cfg: &TransportConfig, now: bool) -> AckDue {
         self.ce_cnt = self.ce_cnt.wrapping_add(u16::from(a.trigger.ce));
-        self.trigger = a.trigger;
+        self.set_trigger(a.trigger);
         self.owed_pkts += 1;
         if self.deadline == Time::NEVER {
             self.deadline = a.trigger.arrived.after_ps(cfg.ack_delay_ps);
@@ -163,8 +187,16 @@ impl RxPath {
 
     /// Records a probe: it is answered at once.
     pub fn probe(&mut self, trigger: Trigger) {
-        self.trigger = trigger;
+        self.set_trigger(trigger);
         self.ce_cnt = self.ce_cnt.wrapping_add(u16::from(trigger.ce));
+    }
+
+    fn set_trigger(&mut self, trigger: Trigger) {
+        if trigger.epoch != self.trigger.epoch && self.heard {
+            let turns = u32::from(trigger.epoch.wrapping_sub(self.trigger.epoch) & 15);
+            self.sport = 0xc000 | (u32::from(self.sport) + 0x1357 * turns) as u16 & 0x3fff;
+        }
+        self.trigger = trigger;
     }
 
     /// An acknowledgement was built from this state.
@@ -185,7 +217,7 @@ mod tests {
     fn packets_in_any_order_are_accepted_once_across_the_wrap() {
         let cfg = TransportConfig::default();
         let first = 0xff_fff0u32;
-        let mut path = RxPath::new(Psn::new(first));
+        let mut path = RxPath::new(Psn::new(first), 0xc000);
         for i in (0..32).rev() {
             let pseq = (first + i) & 0xff_ffff;
             assert_eq!(path.check(Psn::new(pseq)), Verdict::Accept);
@@ -197,7 +229,7 @@ mod tests {
 
     #[test]
     fn the_window_is_the_256_packets_after_cum() {
-        let path = RxPath::new(Psn::new(10));
+        let path = RxPath::new(Psn::new(10), 0xc000);
         assert_eq!(path.check(Psn::new(9)), Verdict::Duplicate);
         assert_eq!(path.check(Psn::new(265)), Verdict::Accept);
         assert_eq!(path.check(Psn::new(266)), Verdict::OutOfWindow);
@@ -206,7 +238,7 @@ mod tests {
     #[test]
     fn acknowledgements_are_due_at_once_for_a_hole_a_mark_or_the_fourth_packet() {
         let cfg = TransportConfig::default();
-        let mut path = RxPath::new(Psn::new(0));
+        let mut path = RxPath::new(Psn::new(0), 0xc000);
         assert_eq!(path.commit(&arrival(0), &cfg), AckDue::Now, "first of the path");
         path.acknowledged();
         for i in 1..4 {
@@ -218,9 +250,26 @@ mod tests {
         marked.trigger.ce = true;
         assert_eq!(path.commit(&marked, &cfg), AckDue::Now);
         path.acknowledged();
-        assert_eq!(path.commit(&arrival(7), &cfg), AckDue::Now, "hole");
+        assert_eq!(path.commit(&arrival(7), &cfg), AckDue::Now, "leaves a hole");
+        path.acknowledged();
+        assert_eq!(path.commit(&arrival(6), &cfg), AckDue::Now, "fills it");
         path.acknowledged();
         marked.trigger.pseq = Psn::new(7);
         assert_eq!((path.duplicate(&marked, &cfg), path.ce_cnt()), (AckDue::Now, 2));
+    }
+
+    #[test]
+    fn a_new_epoch_moves_the_acknowledgements_to_another_source_port() {
+        let cfg = TransportConfig::default();
+        let mut path = RxPath::new(Psn::new(0), 0xc001);
+        path.commit(&arrival(0), &cfg);
+        assert_eq!(path.sport(), 0xc001);
+        let mut reaimed = arrival(1);
+        reaimed.trigger.epoch = 1;
+        path.commit(&reaimed, &cfg);
+        let moved = path.sport();
+        assert!(moved != 0xc001 && moved >= 0xc000);
+        path.duplicate(&reaimed, &cfg);
+        assert_eq!(path.sport(), moved);
     }
 }

@@ -12,23 +12,56 @@ use crate::time::Ticks;
 use alloc::vec::Vec;
 use nic_spec::num::Psn;
 
-/// Index of a packet descriptor in the message layer's pool.
+/// What kind of packet a descriptor describes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DescId(pub u32);
+pub enum DescKind {
+    /// Part of a message of this side.
+    #[default]
+    Message,
+    /// Part of the answer to a read.
+    ReadRsp,
+    /// Answer to an atomic operation.
+    AtomicRsp,
+}
+
+/// All that is needed to build a packet again: the path layer carries it and the message layer reads it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Desc {
+    /// Slot in the message layer's pool of that kind.
+    pub slot: u32,
+    /// First byte within the message.
+    pub offset: u32,
+    /// Payload, bytes.
+    pub len: u16,
+    /// Pool.
+    pub kind: DescKind,
+}
+
+/// What made a packet be sent again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Cause {
+    /// An acknowledgement showed a gap.
+    #[default]
+    Gap,
+    /// A timer expired, or the receiver had refused the packet for a while.
+    Timer,
+}
 
 /// One packet that stands out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InFlight {
     /// What the message layer calls it.
-    pub desc: DescId,
+    pub desc: Desc,
     /// Clock of its last transmission.
     pub tx_ts: Ticks,
     /// Epoch of its last transmission.
     pub epoch: u8,
     /// Transmissions after the first.
     pub retries: u8,
-    /// It waits in the retransmit queue.
+    /// It waits in the retransmit queue, or for a refusal to pass.
     pub queued: bool,
+    /// Why it waits there.
+    pub cause: Cause,
     /// Its last transmission was triggered by a gap: a duplicate of it speaks of reordering.
     pub gap_resent: bool,
     /// It was sent once more in idle time.
@@ -56,13 +89,15 @@ pub struct SendWindow {
     /// Bit i: una + i is acknowledged. Bit 0 is clear whenever una ≠ nxt.
     acked: Bitmap,
     acked_count: u32,
+    /// Entries of the ring before `nxt` that were ever written since it last grew.
+    used: u32,
     ring: Vec<InFlight>,
 }
 
 impl SendWindow {
     /// An empty window whose first packet will carry `first`.
     pub const fn new(first: Psn) -> Self {
-        Self { una: first, nxt: first, acked: Bitmap::EMPTY, acked_count: 0, ring: Vec::new() }
+        Self { una: first, nxt: first, acked: Bitmap::EMPTY, acked_count: 0, used: 0, ring: Vec::new() }
     }
 
     /// Oldest number that stands out.
@@ -103,10 +138,11 @@ impl SendWindow {
             let to = self.slot(psn);
             self.ring[to] = old[psn.get() as usize & (old.len() - 1)];
         }
+        self.used = self.span_pkts();
     }
 
     /// Takes the next number for a new packet. The window must not be full.
-    pub fn push(&mut self, desc: DescId, tx_ts: Ticks, epoch: u8) -> Psn {
+    pub fn push(&mut self, desc: Desc, tx_ts: Ticks, epoch: u8) -> Psn {
         assert!(!self.is_full(BITS), "a path may not hold more than {BITS} packets");
         if self.span_pkts() as usize == self.ring.len() {
             self.grow();
@@ -115,6 +151,7 @@ impl SendWindow {
         let at = self.slot(psn);
         self.ring[at] = InFlight { desc, tx_ts, epoch, ..InFlight::default() };
         self.nxt += 1;
+        self.used = (self.used + 1).min(BITS);
         psn
     }
 
@@ -122,6 +159,12 @@ impl SendWindow {
     pub fn entry(&self, psn: Psn) -> Option<&InFlight> {
         let at = psn.distance_from(self.una);
         (at < self.span_pkts() && !self.acked.get(at)).then(|| &self.ring[self.slot(psn)])
+    }
+
+    /// The entry of `psn` if the ring still has it, even when it is acknowledged.
+    pub fn recent(&self, psn: Psn) -> Option<&InFlight> {
+        let behind = self.nxt.distance_from(psn);
+        (behind > 0 && behind as usize <= self.ring.len() && behind <= self.used).then(|| &self.ring[self.slot(psn)])
     }
 
     /// The entry of `psn` if it stands out unacknowledged.
@@ -203,7 +246,7 @@ impl SendWindow {
             let slot = self.slot(psn);
             let entry = &mut self.ring[slot];
             if entry.epoch == epoch && !entry.queued && echo.is_after_by(entry.tx_ts, reorder_ticks) {
-                entry.queued = true;
+                (entry.queued, entry.cause) = (true, Cause::Gap);
                 lost(psn);
             } else if entry.retries == 0 && !entry.redundant && entry.tx_ts.is_after_by(echo, 0) {
                 // First transmissions leave in order, and a resent packet's clock only grows: all that follow are later.
@@ -220,7 +263,7 @@ mod tests {
     fn window(first: u32, count: u32) -> SendWindow {
         let mut w = SendWindow::new(Psn::new(first));
         (0..count).for_each(|i| {
-            w.push(DescId(i), Ticks(100 + 10 * i), 0);
+            w.push(Desc { slot: i, ..Desc::default() }, Ticks(100 + 10 * i), 0);
         });
         w
     }
@@ -229,7 +272,7 @@ mod tests {
         let mut sack = Bitmap::EMPTY;
         bits.iter().for_each(|b| sack.set(*b));
         let mut got = Vec::new();
-        w.acknowledge(Psn::new(cum), &sack, |_, e| got.push(e.desc.0))?;
+        w.acknowledge(Psn::new(cum), &sack, |_, e| got.push(e.desc.slot))?;
         Ok(got)
     }
 
@@ -270,6 +313,16 @@ mod tests {
         (e.queued, e.tx_ts, e.retries) = (false, Ticks(200), 1);
         assert_eq!(lost(&mut w, 160), [5], "passed by a later first transmission");
         assert_eq!(lost(&mut w, 210), [2], "the retransmission was passed too");
+    }
+
+    #[test]
+    fn an_acknowledged_entry_is_remembered_until_its_place_is_used_again() {
+        let mut w = window(0, 3);
+        assert_eq!(ack(&mut w, 2, &[]).map(|v| v.len()), Ok(3));
+        assert_eq!(w.recent(Psn::new(1)).map(|e| e.desc.slot), Some(1));
+        assert_eq!((w.entry(Psn::new(1)), w.recent(Psn::new(3)), w.recent(Psn::new(0xff_ffff))), (None, None, None));
+        (3..17).for_each(|i| _ = w.push(Desc { slot: i, ..Desc::default() }, Ticks(0), 0));
+        assert_eq!((w.recent(Psn::new(0)), w.recent(Psn::new(1)).map(|e| e.desc.slot)), (None, Some(1)));
     }
 
     #[test]

@@ -1,0 +1,327 @@
+//! Acknowledgements, both sides: what the receiver owes and says, what the sender learns.
+
+use crate::connection::Connection;
+use crate::core::Core;
+use crate::memory::HostMemory;
+use crate::plane::Control;
+use crate::responder::Refusal;
+use crate::time::{Time, NS_PS};
+use crate::timer::TimerKey;
+use crate::transport::path::{AckContext, AckInfo};
+use crate::transport::rx_path::{AckDue, Arrival, Trigger, Verdict};
+use crate::wire::packet::{Ack, Body, Message, Packet};
+use nic_spec::consts::{HOLD_UNIT_NS, SYNDROME_ACK};
+use nic_spec::csr::stats::Counter;
+use nic_spec::desc::Status;
+use nic_spec::num::Psn;
+use nic_spec::wire::{NakReason, ECN_CE};
+
+/// Unit of the residency, ps.
+const HOLD_UNIT_PS: u64 = HOLD_UNIT_NS as u64 * NS_PS;
+
+fn message(body: &Body) -> Option<&Message> {
+    match body {
+        Body::Write(m, _) | Body::Send(m, _) | Body::ReadReq(m, ..) | Body::Flush(m, _) => Some(m),
+        Body::AtomicReq { message, .. } => Some(message),
+        _ => None,
+    }
+}
+
+impl Connection {
+    /// A sequenced packet arrived at `port`.
+    pub fn on_sequenced(&mut self, core: &mut Core, now: Time, port: u8, p: &Packet, mem: &mut dyn HostMemory) {
+        let at = usize::from(p.path);
+        let Some(row) = self.rx_paths.get(at) else {
+            core.counters.count(Counter::RxUnknownPath);
+            return;
+        };
+        let trigger = self.trigger(now, port, p);
+        core.counters.add(Counter::RxCe, trigger.ce.into());
+        let is_last = message(&p.body).is_some_and(|m| m.last);
+        let mut arrival = Arrival { trigger, len_bytes: p.payload.len_bytes(), ack_now: p.ack_req || is_last };
+        match row.check(p.pseq) {
+            Verdict::OutOfWindow => core.counters.count(Counter::RxOutOfWindow),
+            Verdict::Duplicate => {
+                core.counters.count(Counter::RxDuplicate);
+                arrival.trigger.dup = true;
+                let due = self.rx_paths[at].duplicate(&arrival, &self.cfg.transport);
+                self.owe_ack(core, p.path, due);
+            }
+            Verdict::Accept => match self.on_request(core, p, mem) {
+                Ok(()) => {
+                    core.counters.count(Counter::RxData);
+                    core.counters.add(Counter::RxDataBytes, arrival.len_bytes.into());
+                    if core.cfg.hints && arrival.len_bytes > 0 {
+                        arrival.ack_now |= core.hints.on_data(now, self.hint_index, arrival.len_bytes);
+                    }
+                    self.last_rx_path = Some(p.path);
+                    let due = self.rx_paths[at].commit(&arrival, &self.cfg.transport);
+                    self.owe_ack(core, p.path, due);
+                }
+                Err(Refusal::Drop) => {}
+                Err(Refusal::Nak(reason)) => self.refuse(core, now, p.path, trigger, reason),
+            },
+        }
+    }
+
+    /// A probe arrived: it is answered at once.
+    pub fn on_probe(&mut self, core: &mut Core, now: Time, port: u8, p: &Packet, snd_nxt: Psn) {
+        let mut trigger = self.trigger(now, port, p);
+        (trigger.is_probe, trigger.pseq) = (true, snd_nxt - 1);
+        let Some(row) = self.rx_paths.get_mut(usize::from(p.path)) else {
+            core.counters.count(Counter::RxUnknownPath);
+            return;
+        };
+        row.probe(trigger);
+        self.owe_ack(core, p.path, AckDue::Now);
+    }
+
+    fn trigger(&self, now: Time, port: u8, p: &Packet) -> Trigger {
+        Trigger {
+            pseq: p.pseq,
+            tx_ts: p.tx_ts,
+            arrived: now,
+            epoch: p.epoch,
+            plane: p.plane,
+            port,
+            ce: p.net.ecn == ECN_CE,
+            rtx: p.rtx,
+            dup: false,
+            is_probe: false,
+        }
+    }
+
+    /// Queues the acknowledgement of `path` at once, or sets its timer.
+    pub fn owe_ack(&mut self, core: &mut Core, path: u8, due: AckDue) {
+        let index = self.index;
+        let Some(row) = self.rx_paths.get_mut(usize::from(path)) else { return };
+        match due {
+            AckDue::Later => {
+                let deadline = row.deadline();
+                core.timers.arm(&mut row.armed, deadline, TimerKey::Ack(index, path));
+            }
+            AckDue::Now if row.ack_queued => {}
+            AckDue::Now => {
+                row.ack_queued = true;
+                let port = row.trigger().port;
+                push_control(core, port, Control::Ack { conn: index, path });
+            }
+        }
+    }
+
+    /// The acknowledgement timer of `path` came due at `at`.
+    pub fn on_ack_timer(&mut self, core: &mut Core, now: Time, at: Time, path: u8) {
+        let Some(row) = self.rx_paths.get_mut(usize::from(path)) else { return };
+        if row.armed == at {
+            row.armed = Time::NEVER;
+        }
+        let deadline = row.deadline();
+        if deadline <= now {
+            self.owe_ack(core, path, AckDue::Now);
+        } else if deadline != Time::NEVER {
+            self.owe_ack(core, path, AckDue::Later);
+        }
+    }
+
+    fn refuse(&mut self, core: &mut Core, now: Time, path: u8, trigger: Trigger, reason: NakReason) {
+        core.counters.refuse(reason);
+        if now < self.nak_free_at {
+            return;
+        }
+        self.nak_free_at = now.after_ps(self.cfg.transport.nak_interval_ps);
+        push_control(core, trigger.port, Control::Nak { conn: self.index, path, trigger, reason: reason.code() });
+    }
+
+    /// The acknowledgement of `path` as its row stands now, or the refusal of `refused`.
+    pub fn build_ack(
+        &mut self,
+        core: &mut Core,
+        now: Time,
+        port: u8,
+        path: u8,
+        refused: Option<(Trigger, u8)>,
+    ) -> Option<Packet> {
+        let credit = self.responder.credit();
+        let row = self.rx_paths.get_mut(usize::from(path))?;
+        let trigger = refused.map_or(*row.trigger(), |(t, _)| t);
+        if refused.is_none() {
+            row.ack_queued = false;
+            row.acknowledged();
+        }
+        let hint = core.cfg.hints.then(|| core.hints.hint(self.hint_index)).filter(|(_, mbps)| *mbps != 0);
+        let ack = Ack {
+            ce: trigger.ce,
+            dup: trigger.dup,
+            rtxe: trigger.rtx,
+            apath: path,
+            plane: trigger.plane,
+            epoch: trigger.epoch,
+            syndrome: refused.and_then(|(_, r)| NakReason::try_from(r).ok()).map_or(SYNDROME_ACK, NakReason::syndrome),
+            cum: row.cum(),
+            trig: trigger.pseq,
+            ts_echo: trigger.tx_ts,
+            hold: u16::try_from(now.since_ps(trigger.arrived) / HOLD_UNIT_PS).unwrap_or(u16::MAX),
+            ce_cnt: row.ce_cnt(),
+            hint,
+            credit,
+            sack: *row.map(),
+            nak: refused.map(|(_, reason)| (reason, 0)),
+        };
+        let sport = row.sport();
+        core.counters.count(match (&ack.nak, ack.sack.is_empty()) {
+            (Some(_), _) => Counter::TxNak,
+            (None, true) => Counter::TxAckShort,
+            (None, false) => Counter::TxAckLong,
+        });
+        let body = if trigger.is_probe && refused.is_none() { Body::ProbeRsp(ack) } else { Body::Ack(ack) };
+        let mut packet = self.packet(core, now, port, sport, body);
+        packet.path = path;
+        Some(packet)
+    }
+
+    /// An acknowledgement, a refusal or the answer to a probe arrived.
+    pub fn on_ack(&mut self, core: &mut Core, now: Time, ack: &Ack, is_probe: bool) {
+        core.counters.count(Counter::RxAck);
+        let index = usize::from(ack.apath);
+        let may_grow = self.paths.cwnd_pkts() < self.window_max_pkts;
+        let Some(path) = self.paths.get_mut(index) else {
+            core.counters.count(Counter::RxUnknownPath);
+            return;
+        };
+        let info = AckInfo {
+            cum: ack.cum,
+            sack: ack.sack,
+            ts_echo: ack.ts_echo,
+            hold_ps: (ack.hold != u16::MAX).then_some(u64::from(ack.hold) * HOLD_UNIT_PS),
+            ce_cnt: ack.ce_cnt,
+            epoch: ack.epoch,
+            dup: ack.dup,
+            rtxe: ack.rtxe,
+            is_data: !is_probe && ack.nak.is_none(),
+            trig: ack.trig,
+        };
+        let cfg = &self.cfg.transport;
+        let ctx = AckContext {
+            now,
+            may_grow,
+            reorder_ticks: self.reorder.ticks(),
+            conn_srtt_ps: self.rtt.srtt_ps(),
+            cc: &*self.cfg.cc,
+            cfg,
+        };
+        let acked = &mut self.acked;
+        let Ok(outcome) = path.on_ack(&info, &ctx, |desc| acked.push(desc)) else {
+            self.acked.clear();
+            core.counters.count(Counter::RxBadAck);
+            return;
+        };
+        if let Some(sample_ps) = outcome.rtt_ps {
+            self.rtt.sample(now, sample_ps, cfg.min_rtt_period_ps);
+        }
+        let srtt_ps = self.rtt.srtt_ps().unwrap_or(cfg.rto_init_ps);
+        let srtt_ticks = (srtt_ps / cfg.tick_ps).min(u64::from(u32::MAX)) as u32;
+        if let Some(late) = outcome.late_ticks {
+            self.reorder.on_late(now, late, srtt_ticks, srtt_ps);
+        }
+        if outcome.was_spurious {
+            self.reorder.on_spurious(now, srtt_ticks, srtt_ps);
+        }
+        if self.reorder.ticks() > 0 || cfg.reorder_of_srtt_q8 > 0 {
+            self.reorder.decay(now, srtt_ps);
+            self.reorder.set_floor(srtt_ticks, cfg.reorder_of_srtt_q8);
+        }
+        if outcome.ce_pkts > 0 {
+            self.last_ce = Some(now);
+        } else if info.epoch == path.epoch {
+            if let Some(good) = self.good_ports.get_mut(usize::from(path.plane)) {
+                good.note(path.sport);
+            }
+        }
+        if let Some((seq, mbps)) = ack.hint {
+            self.pacer.on_hint(now, seq, mbps, 4 * srtt_ps);
+        }
+        if let Some((stream, limit)) = ack.credit {
+            self.requester.on_credit(stream, limit);
+        }
+        let mut acked = core::mem::take(&mut self.acked);
+        for desc in acked.drain(..) {
+            self.on_acked(core, &desc);
+        }
+        self.acked = acked;
+        if let Some((reason, _)) = ack.nak {
+            self.on_nak(core, now, index, ack.trig, reason);
+        }
+        self.settle_path(core, now, index);
+        self.update_window_max(core, now);
+        if self.has_new() {
+            self.activate(core);
+        } else {
+            self.go_idle(core, now);
+        }
+    }
+
+    /// The receiver refused packet `trig` of path `index`.
+    fn on_nak(&mut self, core: &mut Core, now: Time, index: usize, trig: Psn, code: u8) {
+        core.counters.count(Counter::RxNak);
+        let Ok(reason) = NakReason::try_from(code) else {
+            core.counters.count(Counter::RxBadAck);
+            return;
+        };
+        let entry = self.paths.get(index).and_then(|p| p.window.entry(trig)).copied();
+        let Some(entry) = entry else { return };
+        if reason.is_fatal() {
+            let status = match reason {
+                NakReason::Rkey | NakReason::Pd | NakReason::Range | NakReason::Access => Status::RemAccess,
+                _ => Status::RemInvReq,
+            };
+            let stream = self.stream_of(&entry.desc);
+            self.fail(core, status, stream);
+            return;
+        }
+        let until = now.after_ps(self.cfg.transport.rnr_ps);
+        if let Some((stream, count)) = self.hold_message(&entry.desc, until) {
+            if count > self.cfg.transport.rnr_retry_limit {
+                self.fail(core, Status::RnrRetryExc, Some(stream));
+                return;
+            }
+        }
+        if self.paths.get_mut(index).is_some_and(|p| p.park(trig)) {
+            self.parked.push((index as u8, trig));
+        }
+        core.timers.arm(&mut self.retry_armed, until, TimerKey::Retry(self.index));
+    }
+
+    /// The wait after a refusal may be over, or credit is to be asked for.
+    pub fn on_retry_timer(&mut self, core: &mut Core, now: Time, at: Time) {
+        if self.retry_armed == at {
+            self.retry_armed = Time::NEVER;
+        }
+        self.requester.release(now);
+        for (index, psn) in core::mem::take(&mut self.parked) {
+            if let Some(path) = self.paths.get_mut(usize::from(index)) {
+                path.resume(psn);
+            }
+            self.settle_path(core, now, usize::from(index));
+        }
+        if self.requester.wants_credit() {
+            if self.paths.in_flight_pkts() == 0 {
+                self.ask_for_credit(core);
+            }
+            let next = now.after_ps(self.cfg.transport.rnr_ps);
+            core.timers.arm(&mut self.retry_armed, next, TimerKey::Retry(self.index));
+        }
+        self.activate(core);
+    }
+}
+
+/// Puts a control packet into the queue of `port`, or of the first port whose link is up if that one's is not.
+pub(crate) fn push_control(core: &mut Core, port: u8, control: Control) {
+    let at = usize::from(port);
+    let at = match core.planes.get(at) {
+        Some(queue) if queue.link_up => at,
+        _ => core.planes.iter().position(|q| q.link_up).unwrap_or(0),
+    };
+    if let Some(queue) = core.planes.get_mut(at) {
+        queue.control.push_back(control);
+    }
+}

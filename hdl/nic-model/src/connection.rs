@@ -1,0 +1,252 @@
+//! One connection: what both directions share.
+
+use crate::config::TransportConfig;
+use crate::conn_config::ConnConfig;
+use crate::core::Core;
+use crate::reaim::GoodPorts;
+use crate::requester::Requester;
+use crate::responder::Responder;
+use crate::time::Time;
+use crate::timer::TimerKey;
+use crate::transport::path::{PathState, TxPath};
+use crate::transport::path_set::PathSet;
+use crate::transport::rate_hint::Pacer;
+use crate::transport::reorder::ReorderTolerance;
+use crate::transport::rtt::Rtt;
+use crate::transport::rx_path::RxPath;
+use crate::transport::window::Desc;
+use crate::wire::frame::Payload;
+use crate::wire::packet::{Body, Network, Packet};
+use crate::work::{ConnId, Cqe, CqeOp, Event};
+use alloc::vec::Vec;
+use nic_spec::csr::stats::Counter;
+use nic_spec::desc::Status;
+use nic_spec::num::{Psn, Rkey};
+use nic_spec::wire::ECN_ECT0;
+
+/// State of a connection, as verbs name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ConnState {
+    /// Receives only.
+    Rtr,
+    /// Sends and receives.
+    Rts,
+    /// Begins no new message; what is begun goes on.
+    Sqd,
+    /// Carries nothing any more.
+    Error,
+}
+
+/// A connection.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub index: u32,
+    pub state: ConnState,
+    pub cfg: ConnConfig,
+    pub paths: PathSet,
+    pub rx_paths: Vec<RxPath>,
+    pub requester: Requester,
+    pub responder: Responder,
+    pub pacer: Pacer,
+    /// Round trip over all paths.
+    pub rtt: Rtt,
+    pub reorder: ReorderTolerance,
+    /// Cap of the window: twice the bandwidth-delay product.
+    pub window_max_pkts: u32,
+    /// Round trip for which that was computed, ps.
+    pub window_for_ps: u64,
+    /// Its number in the hint engine.
+    pub hint_index: usize,
+    /// Planes whose ready queue holds this connection.
+    pub in_ready: u16,
+    /// Planes whose idle queue holds this connection.
+    pub in_idle: u16,
+    /// When a refusal may be sent again.
+    pub nak_free_at: Time,
+    /// Data left since markers were last sent.
+    pub is_marker_owed: bool,
+    /// When a mark was last reported.
+    pub last_ce: Option<Time>,
+    /// Packets that the receiver refused for now.
+    pub parked: Vec<(u8, Psn)>,
+    pub pace_armed: Time,
+    pub retry_armed: Time,
+    /// The path of the peer heard last.
+    pub last_rx_path: Option<u8>,
+    /// Descriptors just acknowledged; kept for its memory.
+    pub acked: Vec<Desc>,
+    /// State of the choice of UDP source ports.
+    pub port_draw: u32,
+    /// Source ports that worked lately, by plane.
+    pub good_ports: Vec<GoodPorts>,
+}
+
+impl Connection {
+    pub fn new(index: u32, cfg: ConnConfig, core: &mut Core, now: Time) -> Self {
+        let mut paths = PathSet::new(core.cfg.planes.iter().map(|p| p.rate_mbps));
+        for p in &cfg.tx_paths {
+            paths.push(TxPath::open(p.plane, p.sport, p.epoch, p.first), now, &cfg.transport);
+        }
+        let rx_paths = cfg.rx_paths.iter().map(|p| RxPath::new(p.first, p.sport)).collect();
+        let hint_index = core.hints.add(cfg.hint_weight);
+        Self {
+            index,
+            state: ConnState::Rts,
+            paths,
+            rx_paths,
+            requester: Requester::new(&cfg),
+            responder: Responder::new(&cfg),
+            pacer: Pacer::default(),
+            rtt: Rtt::default(),
+            reorder: ReorderTolerance::default(),
+            window_max_pkts: cfg.transport.conn_window_min_pkts,
+            window_for_ps: 0,
+            hint_index,
+            in_ready: 0,
+            in_idle: 0,
+            nak_free_at: Time::ZERO,
+            is_marker_owed: false,
+            last_ce: None,
+            parked: Vec::new(),
+            pace_armed: Time::NEVER,
+            retry_armed: Time::NEVER,
+            last_rx_path: None,
+            acked: Vec::new(),
+            port_draw: (core.cfg.seed as u32) ^ cfg.local_id.get().wrapping_mul(0x85eb_ca6b) | 1,
+            good_ports: alloc::vec![GoodPorts::default(); core.cfg.planes.len()],
+            cfg,
+        }
+    }
+
+    /// Largest payload of a packet, bytes.
+    pub fn pmtu_bytes(&self) -> u32 {
+        1 << self.cfg.pmtu_log2
+    }
+
+    /// The tunables.
+    pub fn transport(&self) -> &TransportConfig {
+        &self.cfg.transport
+    }
+
+    /// Lets the ports ask this connection for new packets.
+    pub fn activate(&mut self, core: &mut Core) {
+        let mut missing = self.paths.plane_mask() & !self.in_ready;
+        while missing != 0 {
+            let plane = missing.trailing_zeros() as usize;
+            missing &= missing - 1;
+            if let Some(queue) = core.planes.get_mut(plane) {
+                queue.ready.push_back(self.index);
+                self.in_ready |= 1 << plane;
+            }
+        }
+    }
+
+    /// Packets that may be in flight on all paths together.
+    pub fn window_pkts(&self, now: Time) -> u32 {
+        let hint = self.rtt.min_ps().and_then(|min| self.pacer.window_pkts(now, min, self.pmtu_bytes()));
+        hint.map_or(self.window_max_pkts, |w| w.min(self.window_max_pkts))
+    }
+
+    /// Sets the timer of path `index` to its deadline.
+    pub fn arm_path(&mut self, core: &mut Core, index: usize) {
+        let Some(path) = self.paths.get(index) else { return };
+        let deadline = path.deadline(self.rtt.srtt_ps(), &self.cfg.transport);
+        core.timers.arm(self.paths.armed_mut(index), deadline, TimerKey::Path(self.index, index as u8));
+    }
+
+    /// Takes over a change of path `index` and puts it into its plane's retransmit queue if it has something there.
+    pub fn settle_path(&mut self, core: &mut Core, now: Time, index: usize) {
+        self.paths.refresh(index, now, &self.cfg.transport);
+        if let Some(path) = self.paths.get(index).filter(|p| p.has_retransmit()) {
+            let plane = usize::from(path.plane);
+            if !self.paths.set_rtx_queued(index, true) {
+                if let Some(queue) = core.planes.get_mut(plane) {
+                    queue.rtx.push_back((self.index, index as u8));
+                }
+            }
+        }
+        self.arm_path(core, index);
+    }
+
+    /// A new UDP source port for a path, from the connection's own sequence.
+    pub fn draw_port(&mut self) -> u16 {
+        // xorshift32: full period over the non-zero states.
+        let mut x = self.port_draw;
+        x ^= x << 13;
+        x ^= x >> 17;
+        x ^= x << 5;
+        self.port_draw = x;
+        nic_spec::consts::UDP_SPORT_MIN | (x >> 8) as u16 & 0x3fff
+    }
+
+    /// A packet of this connection without body and payload.
+    pub fn packet(&self, core: &Core, now: Time, plane: u8, sport: u16, body: Body) -> Packet {
+        let (src, dst) =
+            self.cfg.addresses.get(usize::from(plane)).or(self.cfg.addresses.last()).copied().unwrap_or_default();
+        let is_control = !body.opcode().info().is_sequenced;
+        let dscp = if is_control { self.cfg.dscp_control } else { self.cfg.dscp };
+        Packet {
+            net: Network {
+                src,
+                dst,
+                is_ipv6: self.cfg.is_ipv6,
+                dscp,
+                ecn: ECN_ECT0,
+                hop_limit: core.cfg.hop_limit,
+                sport,
+            },
+            pkey: self.cfg.pkey,
+            dest: self.cfg.remote_id,
+            ack_req: false,
+            rtx: false,
+            eob: false,
+            pseq: Psn::new(0),
+            path: 0,
+            plane,
+            epoch: 0,
+            stream: 0,
+            tx_ts: now.ticks(self.cfg.transport.tick_ps),
+            body,
+            payload: Payload::EMPTY,
+        }
+    }
+
+    /// A completion of this connection.
+    pub fn cqe(&self, stream: u16, wr_id: u64, op: CqeOp, status: Status) -> Cqe {
+        Cqe {
+            conn: ConnId(self.index),
+            qpn: self.cfg.local_id,
+            stream,
+            wr_id,
+            op,
+            status,
+            byte_len: 0,
+            imm: None,
+            invalidated: None::<Rkey>,
+            tag: None,
+            solicited: false,
+        }
+    }
+
+    /// The connection goes into error: everything asked for and not done is flushed. The oldest incomplete message of
+    /// `stream` (an index; else of the first stream that has one) carries `status`.
+    pub fn fail(&mut self, core: &mut Core, status: Status, stream: Option<usize>) {
+        if self.state == ConnState::Error {
+            return;
+        }
+        self.state = ConnState::Error;
+        core.counters.count(Counter::ConnErrors);
+        core.event(Event::ConnError { conn: ConnId(self.index), status });
+        self.flush_requester(core, status, stream);
+        self.flush_responder(core);
+        self.parked.clear();
+        for i in 0..self.paths.len() {
+            if let Some(path) = self.paths.get_mut(i) {
+                *path = TxPath::open(path.plane, path.sport, path.epoch, path.window.nxt());
+                path.state = PathState::Unused;
+            }
+            self.paths.refresh(i, Time::ZERO, &self.cfg.transport);
+        }
+    }
+}

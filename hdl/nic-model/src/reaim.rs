@@ -1,0 +1,95 @@
+//! Leaving a bad route: a path takes another UDP source port, and another plane when its own does not answer.
+
+use crate::connection::{ConnState, Connection};
+use crate::core::Core;
+use crate::time::Time;
+use crate::transport::path::PathState;
+use crate::work::{ConnId, Event};
+use alloc::vec::Vec;
+use nic_spec::csr::stats::Counter;
+use nic_spec::desc::Status;
+
+/// Source ports that worked lately, of one plane.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct GoodPorts {
+    ports: [u16; 8],
+    next: u8,
+}
+
+impl GoodPorts {
+    /// A packet sent by `port` was acknowledged unmarked.
+    pub fn note(&mut self, port: u16) {
+        if !self.ports.contains(&port) {
+            self.ports[usize::from(self.next & 7)] = port;
+            self.next = self.next.wrapping_add(1);
+        }
+    }
+
+    /// `port` does not work.
+    pub fn forget(&mut self, port: u16) {
+        self.ports.iter_mut().filter(|p| **p == port).for_each(|p| *p = 0);
+    }
+
+    /// One that worked, in turn.
+    pub fn draw(&mut self, turn: u32) -> Option<u16> {
+        (0..8).map(|i| self.ports[(turn.wrapping_add(i) & 7) as usize]).find(|p| *p != 0)
+    }
+}
+
+impl Connection {
+    /// Path `index` timed out again: it takes another route, or the connection fails when no route is left.
+    pub fn reaim(&mut self, core: &mut Core, now: Time, index: usize) {
+        let per_plane = u32::from(self.cfg.transport.reaims_per_plane.max(1));
+        let limit = self.cfg.transport.retry_limit;
+        let usable: Vec<u8> = self.usable_planes(core);
+        let tries_max = per_plane * usable.len().max(1) as u32;
+        let is_lost = |p: &crate::transport::path::TxPath| {
+            p.silent_rtos() > limit && u32::from(p.failed_reaims()) >= tries_max.min(255)
+        };
+        if self.paths.iter().filter(|p| p.window.in_flight_pkts() > 0).all(is_lost) {
+            self.fail(core, Status::RetryExc, None);
+            return;
+        }
+        let Some(path) = self.paths.get_mut(index) else { return };
+        let tries = u32::from(path.failed_reaims());
+        let old_plane = path.plane;
+        let turn = usable.iter().position(|p| *p == old_plane);
+        let plane = match turn {
+            // Some tries on its own plane, then one on each other plane in turn.
+            Some(_) if tries < per_plane => old_plane,
+            Some(at) => usable[(at + 1) % usable.len()],
+            None => usable.first().copied().unwrap_or(old_plane),
+        };
+        if tries >= tries_max {
+            path.state = PathState::Dead;
+        }
+        self.move_path(core, now, index, plane);
+    }
+
+    /// Gives path `index` another source port on `plane`.
+    pub fn move_path(&mut self, core: &mut Core, now: Time, index: usize, plane: u8) {
+        let Some(path) = self.paths.get(index) else { return };
+        let (old_plane, old_port, tries) = (path.plane, path.sport, u32::from(path.failed_reaims()));
+        if let Some(good) = self.good_ports.get_mut(usize::from(old_plane)) {
+            good.forget(old_port);
+        }
+        let known = self.good_ports.get_mut(usize::from(plane)).and_then(|g| g.draw(index as u32 + tries));
+        // A known port is worth one try; after that only a new one is news.
+        let port = known.filter(|_| tries == 0).unwrap_or_else(|| self.draw_port());
+        let Some(path) = self.paths.get_mut(index) else { return };
+        path.reaim(now, plane, port);
+        let state = path.state;
+        core.counters.count(Counter::PathReaim);
+        core.event(Event::Path { conn: ConnId(self.index), path: index as u8, state });
+        self.settle_path(core, now, index);
+        if self.state == ConnState::Rts {
+            self.activate(core);
+        }
+    }
+
+    /// Planes that this connection may use: it has an address there, and the link is up.
+    pub fn usable_planes(&self, core: &Core) -> Vec<u8> {
+        let count = core.planes.len().min(self.cfg.addresses.len().max(1));
+        (0..count as u8).filter(|p| core.planes[usize::from(*p)].link_up).collect()
+    }
+}

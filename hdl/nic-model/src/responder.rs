@@ -1,0 +1,549 @@
+//! The side that is asked: checks, placement in any order of arrival, completion in order, answers to reads and atomics.
+//!
+//! Writes and sends are placed as their packets arrive. What must see earlier messages of its stream (reads, atomics,
+//! flushes) is kept until they are complete; in an unordered stream only what has a fence waits. The answers are
+//! sequenced packets of this side.
+
+use crate::conn_config::{ConnConfig, StreamConfig};
+use crate::connection::{ConnState, Connection};
+use crate::core::Core;
+use crate::memory::HostMemory;
+use crate::recv_queue::{RecvQueue, RecvRef};
+use crate::slab::Slab;
+use crate::transport::window::{Desc, DescKind};
+use crate::wire::frame::Payload;
+use crate::wire::packet::{Body, BufferPart, Message, Packet, ReadPart, Remote};
+use crate::work::{CqeOp, PostError, RecvWr};
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use nic_spec::csr::stats::Counter;
+use nic_spec::desc::{Status, ACCESS_LOCAL_WRITE, ACCESS_REMOTE_ATOMIC, ACCESS_REMOTE_READ, ACCESS_REMOTE_WRITE};
+use nic_spec::num::{Msn, Rkey, RsnLimit};
+use nic_spec::wire::{AtomicOp, NakReason};
+
+/// Why a packet was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// The sender is told.
+    Nak(NakReason),
+    /// It is not.
+    Drop,
+}
+
+impl From<NakReason> for Refusal {
+    fn from(reason: NakReason) -> Self {
+        Self::Nak(reason)
+    }
+}
+
+/// What a message does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Kind {
+    /// The place is free.
+    #[default]
+    None,
+    Write,
+    Send,
+    Read,
+    Atomic,
+    Flush,
+}
+
+/// A message that is arriving, or waits for its turn.
+#[derive(Clone, Copy, Debug, Default)]
+struct RxMessage {
+    kind: Kind,
+    len: u32,
+    left: u32,
+    recv: Option<RecvRef>,
+    imm: Option<u32>,
+    inv: Option<Rkey>,
+    tag: Option<u64>,
+    has_imm: bool,
+    has_inv: bool,
+    se: bool,
+    fence: bool,
+    is_done: bool,
+    is_reported: bool,
+    /// Slot of what is to be carried out.
+    deferred: Option<u32>,
+}
+
+/// What is carried out when the message's turn comes.
+#[derive(Clone, Copy, Debug)]
+enum Deferred {
+    Read { id: u16, iova: u64, len: u32 },
+    Atomic { id: u16, op: AtomicOp, iova: u64, swap_add: u64, compare: u64 },
+}
+
+/// The receiving half of a stream.
+#[derive(Debug)]
+pub(crate) struct RxStream {
+    cfg: StreamConfig,
+    base: Msn,
+    /// Messages from `base` on, by number modulo its size; empty until the first packet.
+    ring: Vec<RxMessage>,
+    recvs: RecvQueue,
+    /// Receives were ever posted.
+    has_credit: bool,
+    /// The limit changed since it was last told.
+    is_credit_new: bool,
+}
+
+/// An answer under way.
+#[derive(Clone, Copy, Debug)]
+enum Answer {
+    Read { id: u16, stream: u16, iova: u64, len: u32, next: u32, unacked_pkts: u32, is_all_sent: bool },
+    Atomic { id: u16, stream: u16, op: AtomicOp, orig: u64 },
+}
+
+/// The responder of a connection.
+#[derive(Debug)]
+pub(crate) struct Responder {
+    streams: Vec<RxStream>,
+    deferred: Slab<Deferred>,
+    answers: Slab<Answer>,
+    queue: VecDeque<u32>,
+    was_answer: bool,
+    next_credit: usize,
+}
+
+impl RxStream {
+    /// Where a message stands, if its number is acceptable.
+    fn place(&mut self, mseq: Msn, msgs_max: u32) -> Result<usize, NakReason> {
+        let ahead = mseq.distance_from(self.base);
+        if ahead >= 1 << (Msn::BITS - 1) {
+            return Err(NakReason::Stream);
+        }
+        if ahead >= msgs_max {
+            return Err(NakReason::NoResource);
+        }
+        if self.ring.is_empty() {
+            self.ring = alloc::vec![RxMessage::default(); msgs_max.next_power_of_two() as usize];
+        }
+        Ok(mseq.get() as usize & (self.ring.len() - 1))
+    }
+}
+
+/// Is a packet of `kind` with `payload` bytes of `len` acceptable in this place?
+fn admit(m: &RxMessage, kind: Kind, len: u32, payload: u32) -> Result<(), NakReason> {
+    match m.kind {
+        Kind::None if payload <= len => Ok(()),
+        Kind::None => Err(NakReason::Mtu),
+        k if k != kind || m.is_done => Err(NakReason::Stream),
+        _ if m.len != len || payload > m.left => Err(NakReason::Mtu),
+        _ => Ok(()),
+    }
+}
+
+impl Responder {
+    pub fn new(cfg: &ConnConfig) -> Self {
+        let stream = |s: &StreamConfig| RxStream {
+            cfg: *s,
+            base: s.first_msn,
+            ring: Vec::new(),
+            recvs: RecvQueue::new(s.first_rsn),
+            has_credit: false,
+            is_credit_new: false,
+        };
+        Self {
+            streams: cfg.streams.iter().map(stream).collect(),
+            deferred: Slab::default(),
+            answers: Slab::default(),
+            queue: VecDeque::new(),
+            was_answer: false,
+            next_credit: 0,
+        }
+    }
+
+    fn index_of(&self, id: u16) -> Option<usize> {
+        self.streams.iter().position(|s| s.cfg.id == id)
+    }
+
+    /// True when an answer has a packet to send.
+    pub fn has_answers(&self) -> bool {
+        !self.queue.is_empty()
+    }
+
+    /// True when the next packet should be of an answer; `others_wait` says that streams want to send too.
+    pub fn is_turn_of_answers(&self, others_wait: bool) -> bool {
+        self.has_answers() && !(self.was_answer && others_wait)
+    }
+
+    /// A stream sent a packet.
+    pub fn streams_had_turn(&mut self) {
+        self.was_answer = false;
+    }
+
+    /// The next packet of an answer.
+    pub fn next_answer(&mut self, pmtu: u32) -> Option<Desc> {
+        let slot = *self.queue.front()?;
+        self.was_answer = true;
+        match self.answers.get_mut(slot)? {
+            Answer::Read { len, next, unacked_pkts, is_all_sent, .. } => {
+                let part = (*len - *next).min(pmtu);
+                let desc = Desc { slot, offset: *next, len: part as u16, kind: DescKind::ReadRsp };
+                *next += part;
+                *unacked_pkts += 1;
+                *is_all_sent = next == len;
+                self.queue.pop_front();
+                if !*is_all_sent {
+                    self.queue.push_back(slot);
+                }
+                Some(desc)
+            }
+            Answer::Atomic { .. } => {
+                self.queue.pop_front();
+                Some(Desc { slot, offset: 0, len: 0, kind: DescKind::AtomicRsp })
+            }
+        }
+    }
+
+    /// As [`Connection::describe`] for answers.
+    pub fn describe(&self, desc: &Desc) -> Option<(u16, Body, bool, Option<u64>)> {
+        match *self.answers.get(desc.slot)? {
+            Answer::Read { id, stream, iova, len, .. } => {
+                let part = ReadPart { read_id: id, offset: desc.offset, len };
+                let last = desc.offset + u32::from(desc.len) == len;
+                Some((stream, Body::ReadRsp(part), last, Some(iova.wrapping_add(desc.offset.into()))))
+            }
+            Answer::Atomic { id, stream, op, orig } => {
+                Some((stream, Body::AtomicRsp { op, atomic_id: id, orig }, true, None))
+            }
+        }
+    }
+
+    /// A packet of an answer was acknowledged.
+    pub fn on_acked(&mut self, desc: &Desc) {
+        let is_over = match self.answers.get_mut(desc.slot) {
+            Some(Answer::Read { unacked_pkts, is_all_sent, .. }) => {
+                *unacked_pkts -= 1;
+                *is_all_sent && *unacked_pkts == 0
+            }
+            Some(Answer::Atomic { .. }) => true,
+            None => false,
+        };
+        if is_over {
+            self.answers.remove(desc.slot);
+        }
+    }
+
+    /// The credit that the next acknowledgement tells: of a stream where it changed, else of each in turn.
+    pub fn credit(&mut self) -> Option<(u16, RsnLimit)> {
+        let n = self.streams.len();
+        if n == 0 {
+            return None;
+        }
+        let order = (0..n).map(|i| (self.next_credit + i) % n);
+        let at = order
+            .clone()
+            .find(|i| self.streams[*i].is_credit_new)
+            .or_else(|| order.clone().find(|i| self.streams[*i].has_credit))?;
+        self.next_credit = (at + 1) % n;
+        let s = &mut self.streams[at];
+        s.is_credit_new = false;
+        Some((s.cfg.id, RsnLimit::new(s.recvs.limit().get() as u16)))
+    }
+}
+
+impl Connection {
+    /// Takes a receive of the host. True when the peer may be waiting for it, so that an acknowledgement should tell.
+    pub fn post_recv(&mut self, core: &mut Core, id: u16, wr: RecvWr) -> Result<bool, PostError> {
+        let stream = self.responder.index_of(id).ok_or(PostError::UnknownStream(id))?;
+        let (depth, pd) = (self.transport().rq_depth, self.cfg.pd);
+        let s = &mut self.responder.streams[stream];
+        if s.recvs.len() >= depth as usize {
+            return Err(PostError::QueueFull { depth });
+        }
+        if self.state == ConnState::Error {
+            core.counters.count(Counter::WqeFlushed);
+            let cq = s.cfg.rq_cq;
+            core.complete(cq, self.cqe(id, wr.wr_id, CqeOp::Recv, Status::WrFlush));
+            return Ok(false);
+        }
+        let iova = if wr.len == 0 {
+            0
+        } else {
+            let key = Rkey::new(wr.local.lkey.get());
+            let found = core.mrs.resolve(key, pd, ACCESS_LOCAL_WRITE, wr.local.va, wr.len.into());
+            found.map_err(|_| PostError::LocalProtection)?
+        };
+        let may_wait = s.recvs.is_used_up() && wr.tag.is_none();
+        s.recvs.post(wr, iova);
+        if wr.tag.is_none() {
+            (s.has_credit, s.is_credit_new) = (true, true);
+        }
+        Ok(may_wait)
+    }
+
+    /// Carries out a request packet that is new. On success the packet may be acknowledged.
+    pub fn on_request(&mut self, core: &mut Core, p: &Packet, mem: &mut dyn HostMemory) -> Result<(), Refusal> {
+        if !matches!(self.state, ConnState::Rtr | ConnState::Rts | ConnState::Sqd) {
+            return Err(NakReason::QpState.into());
+        }
+        match &p.body {
+            Body::ReadRsp(part) => return self.on_read_answer(core, part, &p.payload, mem),
+            Body::AtomicRsp { atomic_id, orig, .. } => return self.on_atomic_answer(core, *atomic_id, *orig, mem),
+            _ => {}
+        }
+        let stream = self.responder.index_of(p.stream).ok_or(NakReason::Stream)?;
+        if p.payload.len_bytes() > self.pmtu_bytes() {
+            return Err(NakReason::Mtu.into());
+        }
+        match &p.body {
+            Body::Write(m, r) => self.place_write(core, stream, m, r, &p.payload, mem)?,
+            Body::Send(m, b) => self.place_send(core, stream, m, b, &p.payload, mem)?,
+            Body::ReadReq(m, r, part) => {
+                let iova = self.remote_memory(core, r.rkey, ACCESS_REMOTE_READ, r.va, r.dma_len)?;
+                self.defer(stream, m, Kind::Read, Some(Deferred::Read { id: part.read_id, iova, len: r.dma_len }))?;
+            }
+            Body::AtomicReq { message, va, rkey, swap_add, compare, op, atomic_id } => {
+                let iova = self.remote_memory(core, *rkey, ACCESS_REMOTE_ATOMIC, *va, 8)?;
+                if va % 8 != 0 {
+                    return Err(NakReason::Range.into());
+                }
+                let (id, op, swap_add, compare) = (*atomic_id, *op, *swap_add, *compare);
+                let what = Deferred::Atomic { id, op, iova, swap_add, compare };
+                self.defer(stream, message, Kind::Atomic, Some(what))?;
+            }
+            Body::Flush(m, r) => {
+                self.remote_memory(core, r.rkey, 0, r.va, r.dma_len)?;
+                self.defer(stream, m, Kind::Flush, None)?;
+            }
+            _ => return Err(Refusal::Drop),
+        }
+        self.retire(core, stream, mem);
+        Ok(())
+    }
+
+    fn remote_memory(&self, core: &Core, rkey: Rkey, access: u8, va: u64, len: u32) -> Result<u64, NakReason> {
+        if len == 0 {
+            return Ok(0);
+        }
+        core.mrs.resolve(rkey, self.cfg.pd, access, va, len.into())
+    }
+
+    fn place_write(
+        &mut self,
+        core: &mut Core,
+        stream: usize,
+        m: &Message,
+        r: &Remote,
+        payload: &Payload,
+        mem: &mut dyn HostMemory,
+    ) -> Result<(), Refusal> {
+        let len = payload.len_bytes();
+        let iova = self.remote_memory(core, r.rkey, ACCESS_REMOTE_WRITE, r.va, len)?;
+        let msgs_max = self.transport().msgs_max;
+        let s = &mut self.responder.streams[stream];
+        let at = s.place(m.mseq, msgs_max)?;
+        admit(&s.ring[at], Kind::Write, r.dma_len, len)?;
+        let mut recv = None;
+        if m.has_imm {
+            match s.recvs.by_ordinal(m.rsn) {
+                Ok(Some(_)) => recv = Some(RecvRef::Ordinal(m.rsn)),
+                Ok(None) => return Err(NakReason::Rnr.into()),
+                Err(()) => return Err(NakReason::Stream.into()),
+            }
+        }
+        if len > 0 && mem.write(iova, payload).is_err() {
+            return self.write_fault(core);
+        }
+        self.account(stream, at, m, Kind::Write, r.dma_len, len, recv);
+        Ok(())
+    }
+
+    fn place_send(
+        &mut self,
+        core: &mut Core,
+        stream: usize,
+        m: &Message,
+        b: &BufferPart,
+        payload: &Payload,
+        mem: &mut dyn HostMemory,
+    ) -> Result<(), Refusal> {
+        let len = payload.len_bytes();
+        let msgs_max = self.transport().msgs_max;
+        let s = &mut self.responder.streams[stream];
+        let at = s.place(m.mseq, msgs_max)?;
+        admit(&s.ring[at], Kind::Send, b.len, len)?;
+        if b.offset.checked_add(len).is_none_or(|end| end > b.len) {
+            return Err(NakReason::Mtu.into());
+        }
+        let (recv, wr_len, iova) = match (s.ring[at].recv, m.tag) {
+            (Some(taken), _) => s.recvs.get(taken).map(|r| (taken, r.wr.len, r.iova)).ok_or(NakReason::Stream)?,
+            (None, Some(tag)) => s.recvs.by_tag(tag).map(|(at, r)| (at, r.wr.len, r.iova)).ok_or(NakReason::Rnr)?,
+            (None, None) => match s.recvs.by_ordinal(m.rsn) {
+                Ok(Some(r)) => (RecvRef::Ordinal(m.rsn), r.wr.len, r.iova),
+                Ok(None) => return Err(NakReason::Rnr.into()),
+                Err(()) => return Err(NakReason::Stream.into()),
+            },
+        };
+        if b.len > wr_len {
+            return Err(NakReason::Mtu.into());
+        }
+        if len > 0 && mem.write(iova.wrapping_add(b.offset.into()), payload).is_err() {
+            return self.write_fault(core);
+        }
+        self.account(stream, at, m, Kind::Send, b.len, len, Some(recv));
+        Ok(())
+    }
+
+    fn write_fault(&mut self, core: &mut Core) -> Result<(), Refusal> {
+        core.counters.count(Counter::DmaWriteError);
+        self.fail(core, Status::LocDma, None);
+        Err(Refusal::Drop)
+    }
+
+    /// Notes that `len` bytes of a message are placed.
+    #[allow(clippy::too_many_arguments)]
+    fn account(
+        &mut self,
+        stream: usize,
+        at: usize,
+        m: &Message,
+        kind: Kind,
+        msg_len: u32,
+        len: u32,
+        recv: Option<RecvRef>,
+    ) {
+        let s = &mut self.responder.streams[stream];
+        let e = &mut s.ring[at];
+        if e.kind == Kind::None {
+            let (has_imm, has_inv, se, fence, tag) = (m.has_imm, m.has_inv, m.se, m.fence, m.tag);
+            *e = RxMessage {
+                kind,
+                len: msg_len,
+                left: msg_len,
+                recv,
+                has_imm,
+                has_inv,
+                se,
+                fence,
+                tag,
+                ..RxMessage::default()
+            };
+            if let Some(recv) = recv {
+                s.recvs.take(recv);
+            }
+        }
+        let e = &mut s.ring[at];
+        e.left -= len;
+        e.imm = e.imm.or(m.imm);
+        e.inv = e.inv.or(m.inv);
+        e.is_done = e.left == 0 && (!e.has_imm || e.imm.is_some()) && (!e.has_inv || e.inv.is_some());
+    }
+
+    /// Notes a message that is carried out when its turn comes.
+    fn defer(&mut self, stream: usize, m: &Message, kind: Kind, what: Option<Deferred>) -> Result<(), NakReason> {
+        let (msgs_max, reads_max) = (self.transport().msgs_max, self.transport().reads_max as usize);
+        let r = &mut self.responder;
+        let s = &mut r.streams[stream];
+        let at = s.place(m.mseq, msgs_max)?;
+        if s.ring[at].kind != Kind::None {
+            return Err(NakReason::Stream);
+        }
+        if what.is_some() && r.deferred.len() + r.answers.len() >= 2 * reads_max {
+            return Err(NakReason::NoResource);
+        }
+        let deferred = what.map(|w| r.deferred.insert(w));
+        s.ring[at] = RxMessage { kind, se: m.se, fence: m.fence, is_done: true, deferred, ..RxMessage::default() };
+        Ok(())
+    }
+
+    /// Completes what has its turn.
+    fn retire(&mut self, core: &mut Core, stream: usize, mem: &mut dyn HostMemory) {
+        if self.responder.streams[stream].cfg.is_unordered {
+            self.retire_unordered(core, stream, mem);
+        }
+        loop {
+            let s = &mut self.responder.streams[stream];
+            let at = s.base.get() as usize & (s.ring.len() - 1);
+            if !s.ring[at].is_done {
+                return;
+            }
+            if !s.ring[at].is_reported && !self.carry_out(core, stream, at, mem) {
+                return;
+            }
+            let s = &mut self.responder.streams[stream];
+            s.ring[at] = RxMessage::default();
+            s.base = s.base.next();
+        }
+    }
+
+    /// Completes what is done and has no fence, whatever came before.
+    fn retire_unordered(&mut self, core: &mut Core, stream: usize, mem: &mut dyn HostMemory) {
+        for at in 0..self.responder.streams[stream].ring.len() {
+            let e = &self.responder.streams[stream].ring[at];
+            if e.is_done && !e.is_reported && !e.fence && e.kind != Kind::Flush {
+                if !self.carry_out(core, stream, at, mem) {
+                    return;
+                }
+                self.responder.streams[stream].ring[at].is_reported = true;
+            }
+        }
+    }
+
+    /// Carries out and completes one message. False when the connection failed over it.
+    fn carry_out(&mut self, core: &mut Core, stream: usize, at: usize, mem: &mut dyn HostMemory) -> bool {
+        let s = &mut self.responder.streams[stream];
+        let (e, id, cq) = (s.ring[at], s.cfg.id, s.cfg.rq_cq);
+        core.counters.count(Counter::RxMessages);
+        match e.deferred.and_then(|slot| self.responder.deferred.remove(slot)) {
+            None => {}
+            Some(Deferred::Read { id: read_id, iova, len }) => {
+                let answer =
+                    Answer::Read { id: read_id, stream: id, iova, len, next: 0, unacked_pkts: 0, is_all_sent: false };
+                let slot = self.responder.answers.insert(answer);
+                self.responder.queue.push_back(slot);
+                self.activate(core);
+            }
+            Some(Deferred::Atomic { id: atomic_id, op, iova, swap_add, compare }) => {
+                let Ok(orig) = mem.read_u64(iova) else {
+                    core.counters.count(Counter::DmaReadError);
+                    self.fail(core, Status::LocDma, None);
+                    return false;
+                };
+                let new = match op {
+                    AtomicOp::CompareSwap if orig == compare => Some(swap_add),
+                    AtomicOp::CompareSwap => None,
+                    AtomicOp::FetchAdd => Some(orig.wrapping_add(swap_add)),
+                };
+                if new.is_some_and(|new| mem.write_u64(iova, new).is_err()) {
+                    core.counters.count(Counter::DmaWriteError);
+                    self.fail(core, Status::LocDma, None);
+                    return false;
+                }
+                let slot = self.responder.answers.insert(Answer::Atomic { id: atomic_id, stream: id, op, orig });
+                self.responder.queue.push_back(slot);
+                self.activate(core);
+            }
+        }
+        let invalidated = e.inv.filter(|rkey| core.mrs.invalidate(*rkey, Some(self.cfg.pd)));
+        let s = &mut self.responder.streams[stream];
+        if let Some(wr) = e.recv.and_then(|r| s.recvs.finish(r)) {
+            let op = if e.kind == Kind::Send { CqeOp::Recv } else { CqeOp::RecvImm };
+            let mut cqe = self.cqe(id, wr.wr_id, op, Status::Ok);
+            (cqe.byte_len, cqe.imm, cqe.tag, cqe.solicited) = (e.len, e.imm, e.tag, e.se);
+            cqe.invalidated = invalidated;
+            core.complete(cq, cqe);
+        }
+        true
+    }
+
+    /// Gives back every posted receive.
+    pub fn flush_responder(&mut self, core: &mut Core) {
+        for i in 0..self.responder.streams.len() {
+            let s = &mut self.responder.streams[i];
+            let (id, cq) = (s.cfg.id, s.cfg.rq_cq);
+            s.ring.clear();
+            for wr in s.recvs.flush() {
+                core.counters.count(Counter::WqeFlushed);
+                core.complete(cq, self.cqe(id, wr.wr_id, CqeOp::Recv, Status::WrFlush));
+            }
+        }
+        self.responder.deferred.clear();
+        self.responder.answers.clear();
+        self.responder.queue.clear();
+    }
+}

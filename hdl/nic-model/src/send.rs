@@ -1,0 +1,247 @@
+//! What a connection gives to a free port: retransmissions, new packets, and in idle time markers and copies.
+
+use crate::ack::push_control;
+use crate::connection::{ConnState, Connection};
+use crate::core::Core;
+use crate::memory::HostMemory;
+use crate::plane::Control;
+use crate::time::Time;
+use crate::timer::TimerKey;
+use crate::transport::path::PathState;
+use crate::transport::path_set::Choice;
+use crate::transport::window::{Cause, Desc};
+use crate::wire::emit::emit;
+use crate::wire::frame::{Frame, Payload};
+use crate::wire::packet::{Body, Packet};
+use nic_spec::csr::stats::Counter;
+use nic_spec::desc::Status;
+use nic_spec::num::Psn;
+
+/// Bytes of a full frame beyond its payload, preamble and gap included, as pacing counts them.
+const OVERHEAD_BYTES: u32 = 114;
+
+/// What came of asking a connection for a new packet.
+#[derive(Debug)]
+pub(crate) enum Next {
+    /// A frame.
+    Frame(Frame),
+    /// It has something and may not send it yet.
+    Blocked,
+    /// It has something and another plane is due.
+    OtherPlane,
+    /// It has nothing.
+    Nothing,
+}
+
+/// How a packet is sent.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    New,
+    Again,
+}
+
+impl Connection {
+    /// The next new packet for `plane`.
+    pub fn next_new(&mut self, core: &mut Core, now: Time, plane: u8, mem: &mut dyn HostMemory) -> Next {
+        if !matches!(self.state, ConnState::Rts | ConnState::Sqd) || !self.has_new() {
+            return Next::Nothing;
+        }
+        if self.paths.in_flight_pkts() >= self.window_pkts(now) {
+            return Next::Blocked;
+        }
+        let burst = 2 * (self.pmtu_bytes() + OVERHEAD_BYTES) * self.paths.plane_mask().count_ones();
+        let at = self.pacer.ready_at(now, burst);
+        if at > now {
+            core.timers.arm(&mut self.pace_armed, at, TimerKey::Pace(self.index));
+            return Next::Blocked;
+        }
+        let index = match self.paths.choose(plane) {
+            Choice::Path(index) => index,
+            Choice::Closed => return Next::Blocked,
+            Choice::OtherPlane => return Next::OtherPlane,
+        };
+        let Some(desc) = self.next_desc(core, now) else { return Next::Nothing };
+        let Some(path) = self.paths.get_mut(index) else { return Next::Blocked };
+        let psn = path.send_new(now, desc, &self.cfg.transport);
+        self.paths.took_turn(index);
+        self.is_marker_owed = true;
+        self.settle_path(core, now, index);
+        core.counters.count(Counter::TxData);
+        core.counters.add(Counter::TxDataBytes, desc.len.into());
+        match self.data_frame(core, now, index, psn, &desc, Way::New, mem) {
+            Some(frame) => Next::Frame(frame),
+            None => Next::Nothing,
+        }
+    }
+
+    /// The next retransmission of path `index`.
+    pub fn next_retransmission(
+        &mut self,
+        core: &mut Core,
+        now: Time,
+        index: usize,
+        mem: &mut dyn HostMemory,
+    ) -> Option<Frame> {
+        loop {
+            let path = self.paths.get_mut(index)?;
+            let (psn, desc) = path.peek_retransmit()?;
+            if !self.requester.is_held(&desc, now) {
+                break;
+            }
+            path.park(psn);
+            self.parked.push((index as u8, psn));
+        }
+        let path = self.paths.get_mut(index)?;
+        let (psn, desc, cause) = path.send_retransmit(now, &self.cfg.transport)?;
+        core.counters.count(match cause {
+            Cause::Gap => Counter::TxRtxGap,
+            Cause::Timer => Counter::TxRtxRto,
+        });
+        self.is_marker_owed = true;
+        self.arm_path(core, index);
+        let frame = self.data_frame(core, now, index, psn, &desc, Way::Again, mem);
+        if !self.has_new() {
+            self.go_idle(core, now);
+        }
+        frame
+    }
+
+    /// The frame of a packet. `None` when host memory does not answer; the connection has failed then.
+    fn data_frame(
+        &mut self,
+        core: &mut Core,
+        now: Time,
+        index: usize,
+        psn: Psn,
+        desc: &Desc,
+        way: Way,
+        mem: &mut dyn HostMemory,
+    ) -> Option<Frame> {
+        let (stream, body, is_last, iova) = self.describe(desc)?;
+        let payload = match iova {
+            Some(iova) if desc.len > 0 => match mem.read(iova, desc.len.into()) {
+                Ok(payload) => payload,
+                Err(_) => {
+                    core.counters.count(Counter::DmaReadError);
+                    let stream = self.stream_of(desc);
+                    self.fail(core, Status::LocDma, stream);
+                    return None;
+                }
+            },
+            _ => Payload::EMPTY,
+        };
+        self.pacer.spend(now, u32::from(desc.len) + OVERHEAD_BYTES);
+        let path = self.paths.get(index)?;
+        let cwnd_pkts = path.cc.cwnd_pkts();
+        // With a small window the sender would wait for an acknowledgement that the receiver holds back.
+        let is_window_spent = cwnd_pkts <= self.cfg.transport.ack_packets && path.window.in_flight_pkts() >= cwnd_pkts;
+        let (sport, plane, epoch) = (path.sport, path.plane, path.epoch);
+        let eob = !(self.requester.has_more() || self.responder.has_answers());
+        let packet = Packet {
+            ack_req: is_last || is_window_spent,
+            rtx: way == Way::Again,
+            eob,
+            pseq: psn,
+            path: index as u8,
+            epoch,
+            stream,
+            payload,
+            ..self.packet(core, now, plane, sport, body)
+        };
+        Some(emit(packet, &core.emit))
+    }
+
+    /// The probe of path `path`, which tells the receiver what was sent and asks what arrived.
+    pub fn build_probe(&mut self, core: &Core, now: Time, path: u8) -> Option<Packet> {
+        let p = self.paths.get(usize::from(path))?;
+        let (sport, plane, epoch, snd_nxt) = (p.sport, p.plane, p.epoch, p.window.nxt());
+        let body = Body::ProbeReq { snd_nxt, cookie: now.ticks(self.cfg.transport.tick_ps).0 };
+        let mut packet = self.packet(core, now, plane, sport, body);
+        (packet.path, packet.epoch) = (path, epoch);
+        Some(packet)
+    }
+
+    /// There is nothing new to send: markers go out on paths with data, and copies may follow.
+    pub fn go_idle(&mut self, core: &mut Core, now: Time) {
+        if !core::mem::take(&mut self.is_marker_owed) || self.state == ConnState::Error {
+            return;
+        }
+        if self.cfg.transport.tail_marker {
+            for i in 0..self.paths.len() {
+                let Some(path) = self.paths.get_mut(i).filter(|p| p.wants_marker()) else { continue };
+                path.sent_marker(now);
+                let plane = path.plane;
+                push_control(core, plane, Control::Probe { conn: self.index, path: i as u8 });
+            }
+        }
+        if self.cfg.transport.idle_redundancy {
+            let mut missing = self.paths.plane_mask() & !self.in_idle;
+            while missing != 0 {
+                let plane = missing.trailing_zeros() as usize;
+                missing &= missing - 1;
+                if let Some(queue) = core.planes.get_mut(plane) {
+                    queue.idle.push_back(self.index);
+                    self.in_idle |= 1 << plane;
+                }
+            }
+        }
+    }
+
+    /// True when copies in idle time do no harm: nothing new, window open, no mark in the last round trip, no limit by
+    /// the receiver.
+    fn may_repeat(&self, now: Time) -> bool {
+        let srtt_ps = self.rtt.srtt_ps().unwrap_or(self.cfg.transport.rto_init_ps);
+        self.state == ConnState::Rts
+            && !self.has_new()
+            && self.paths.in_flight_pkts() < self.window_pkts(now)
+            && self.last_ce.is_none_or(|at| now.since_ps(at) > srtt_ps)
+            && self.pacer.rate_mbps(now).is_none()
+    }
+
+    /// A copy of the newest packet of `plane` that was sent only once.
+    pub fn next_redundant(&mut self, core: &mut Core, now: Time, plane: u8, mem: &mut dyn HostMemory) -> Option<Frame> {
+        if !self.may_repeat(now) {
+            return None;
+        }
+        let tick_ps = self.cfg.transport.tick_ps;
+        let age = |t: crate::time::Ticks| now.ticks(tick_ps).since(t);
+        let candidates = self.paths.iter().enumerate().filter(|(_, p)| {
+            p.plane == plane && matches!(p.state, PathState::Active | PathState::Bootstrap | PathState::Skip)
+        });
+        let newest = candidates
+            .filter_map(|(i, p)| p.redundancy_candidate().map(|(psn, at)| (age(at), i, psn)))
+            .min_by_key(|c| (c.0, c.1))?;
+        let (_, index, psn) = newest;
+        let desc = self.paths.get_mut(index)?.send_redundant(now, psn, &self.cfg.transport)?;
+        core.counters.count(Counter::TxRedundant);
+        self.arm_path(core, index);
+        self.data_frame(core, now, index, psn, &desc, Way::Again, mem)
+    }
+
+    /// Asks the peer for an acknowledgement, which tells its credit.
+    pub fn ask_for_credit(&mut self, core: &mut Core) {
+        let usable = |p: &&crate::transport::path::TxPath| {
+            matches!(p.state, PathState::Active | PathState::Bootstrap | PathState::Skip)
+        };
+        let Some(at) = self.paths.iter().position(|p| usable(&p)) else { return };
+        let Some(plane) = self.paths.get(at).map(|p| p.plane) else { return };
+        push_control(core, plane, Control::Probe { conn: self.index, path: at as u8 });
+    }
+
+    /// Cap of the window: twice what the connection's planes carry in the smallest round trip.
+    pub fn update_window_max(&mut self, core: &Core, _now: Time) {
+        let Some(min_ps) = self.rtt.min_ps() else { return };
+        if min_ps == self.window_for_ps {
+            return;
+        }
+        self.window_for_ps = min_ps;
+        let mask = self.paths.plane_mask();
+        let rate_mbps: u64 =
+            core.cfg.planes.iter().enumerate().filter(|(p, _)| mask >> p & 1 == 1).map(|(_, c)| c.rate_mbps).sum();
+        // Mb/s · ps = 10^-6 bits.
+        let bits = u128::from(rate_mbps) * u128::from(min_ps) / 1_000_000;
+        let bdp_pkts = bits.div_ceil(u128::from(self.pmtu_bytes()) * 8);
+        let pkts = u32::try_from(2 * bdp_pkts).unwrap_or(u32::MAX);
+        self.window_max_pkts = pkts.max(self.cfg.transport.conn_window_min_pkts);
+    }
+}

@@ -1,0 +1,13 @@
+//! Frames and packets, and the way from one to the other.
+
+/// A frame: header bytes, payload, trailer.
+pub mod frame;
+
+/// A packet as values.
+pub mod packet;
+
+/// Frame to packet.
+pub mod parser;
+
+/// Packet to frame.
+pub mod emit;
