@@ -80,10 +80,22 @@ impl Frame {
     #[inline]
     pub fn new(header: &[u8]) -> Frame {
         assert!(header.len() <= HEADER_BYTES_MAX, "{} header bytes, at most {HEADER_BYTES_MAX}", header.len());
-        let mut inline = [0; HEADER_BYTES_MAX];
-        inline[..header.len()].copy_from_slice(header);
-        let header_len = header.len() as u8;
-        Frame { payload: Payload::Empty, header_len, trailer_len: 0, trailer: [0; TRAILER_BYTES_MAX], header: inline }
+        // Filled in place: a frame is large enough for each copy to show.
+        let mut frame = Frame::empty();
+        frame.header_len = header.len() as u8;
+        frame.header[..header.len()].copy_from_slice(header);
+        frame
+    }
+
+    #[inline]
+    fn empty() -> Frame {
+        Frame {
+            payload: Payload::Empty,
+            header_len: 0,
+            trailer_len: 0,
+            trailer: [0; TRAILER_BYTES_MAX],
+            header: [0; HEADER_BYTES_MAX],
+        }
     }
 
     /// A frame of real bytes: the first [`HEADER_BYTES_MAX`] become the header, the rest the payload.
@@ -104,7 +116,8 @@ impl Frame {
     #[inline]
     pub fn with_virtual_payload(mut self, len_bytes: u32) -> Frame {
         self.payload = Payload::Virtual(len_bytes);
-        self.check_length()
+        self.check_length();
+        self
     }
 
     /// Sets a payload of real bytes.
@@ -122,7 +135,8 @@ impl Frame {
         let offset = u32::try_from(offset_bytes).expect("payload offset fits 32 bits");
         let len = u32::try_from(len_bytes).expect("payload length fits 32 bits");
         self.payload = Payload::Bytes { data, offset, len };
-        self.check_length()
+        self.check_length();
+        self
     }
 
     /// Sets the bytes after the payload.
@@ -134,15 +148,20 @@ impl Frame {
         assert!(trailer.len() <= TRAILER_BYTES_MAX, "{} trailer bytes, at most {TRAILER_BYTES_MAX}", trailer.len());
         self.trailer[..trailer.len()].copy_from_slice(trailer);
         self.trailer_len = trailer.len() as u8;
-        self.check_length()
+        self.check_length();
+        self
     }
 
     /// Copies the frame out and leaves its place without a payload.
     #[inline]
     pub(crate) fn take(&mut self) -> Frame {
-        let mut header = [0; HEADER_BYTES_MAX];
-        header[..self.header_len as usize].copy_from_slice(self.header());
-        Frame { payload: std::mem::take(&mut self.payload), header, ..*self }
+        let mut frame = Frame::empty();
+        frame.header_len = self.header_len;
+        frame.header[..self.header_len as usize].copy_from_slice(self.header());
+        frame.trailer_len = self.trailer_len;
+        frame.trailer = self.trailer;
+        frame.payload = std::mem::take(&mut self.payload);
+        frame
     }
 
     /// Takes another frame's place, touching no more bytes than that has.
@@ -162,9 +181,8 @@ impl Frame {
     }
 
     #[inline]
-    fn check_length(self) -> Frame {
+    fn check_length(&self) {
         assert!(self.len_bytes() <= FRAME_BYTES_MAX, "frame of {} bytes, at most {FRAME_BYTES_MAX}", self.len_bytes());
-        self
     }
 
     /// The inline bytes the frame begins with.

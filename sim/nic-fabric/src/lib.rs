@@ -89,3 +89,8 @@ pub const PS_PER_NS: u64 = 1_000;
 pub const PS_PER_US: u64 = 1_000_000;
 /// Picoseconds in a millisecond.
 pub const PS_PER_MS: u64 = 1_000_000_000;
+
+/// Compiles and runs the README's example.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
