@@ -6,6 +6,9 @@ pub mod stream;
 // Sizes of one build, checked at elaboration.
 pub mod params;
 
+// Connections, paths, recovery, messages.
+pub mod transport;
+
 // Building blocks that know nothing of NICs.
 pub mod prim;
 

@@ -1,0 +1,51 @@
+//! Reliable transport: connections, paths with their sequences, acknowledgement and recovery, messages.
+//!
+//! TX: requester → path_tx → (wire); RX: (wire) → responder → path_rx → (wire). The order below is that of a packet's
+//! life. Every table has one owner; who needs a change sends an event.
+
+// Helpers of all blocks.
+
+/// One bit a connection or row: how vectors of flops are read, written and searched.
+mod vector;
+
+/// Deadlines of all rows of a table, and the search for one that has passed.
+mod timer;
+
+// Connections.
+
+/// Connection and address tables, and which connections have failed.
+pub mod conn;
+
+/// Receive credit of each connection.
+pub mod credit;
+
+// Sending side of paths.
+
+/// Window of a path, and what an acknowledgement means to it.
+mod window;
+
+/// What is in flight.
+mod inflight;
+
+/// Which paths have packets to send again.
+mod retransmit;
+
+/// The engine of the sending side.
+pub mod path_tx;
+
+// Receiving side of paths.
+
+/// Acceptance of packets.
+mod sack;
+
+/// What an acknowledgement says.
+mod ack_gen;
+
+/// The engine of the receiving side.
+pub mod path_rx;
+
+// Test bench.
+#[cfg(test)]
+mod bench;
+#[cfg(test)]
+mod replay;
