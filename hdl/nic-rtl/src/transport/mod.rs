@@ -33,6 +33,14 @@ mod retransmit;
 /// The engine of the sending side.
 pub mod path_tx;
 
+// Messages on their way out.
+
+/// Cuts messages into packets, spreads them over paths.
+pub mod requester;
+
+/// Counts acknowledged packets of messages, completes these in order.
+pub mod msg_tx;
+
 // Receiving side of paths.
 
 /// Acceptance of packets.
