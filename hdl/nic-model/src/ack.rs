@@ -173,8 +173,8 @@ impl Connection {
             (None, true) => Counter::TxAckShort,
             (None, false) => Counter::TxAckLong,
         });
-        let body = if trigger.is_probe && refused.is_none() { Body::ProbeRsp(ack) } else { Body::Ack(ack) };
-        let mut packet = self.packet(core, now, port, sport, body);
+        let mut packet = self.control_packet(core, now, port, sport);
+        packet.body = if trigger.is_probe && refused.is_none() { Body::ProbeRsp(ack) } else { Body::Ack(ack) };
         packet.path = path;
         Some(packet)
     }

@@ -22,7 +22,7 @@ use alloc::vec::Vec;
 use nic_spec::csr::stats::Counter;
 use nic_spec::desc::Status;
 use nic_spec::num::{Psn, Rkey};
-use nic_spec::wire::ECN_ECT0;
+use nic_spec::wire::{Opcode, ECN_ECT0};
 
 /// State of a connection, as verbs name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -180,18 +180,16 @@ impl Connection {
         nic_spec::consts::UDP_SPORT_MIN | (x >> 8) as u16 & 0x3fff
     }
 
-    /// A packet of this connection without body and payload.
-    pub fn packet(&self, core: &Core, now: Time, plane: u8, sport: u16, body: Body) -> Packet {
+    /// A data packet of this connection without body and payload.
+    pub fn packet(&self, core: &Core, now: Time, plane: u8, sport: u16) -> Packet {
         let (src, dst) =
             self.cfg.addresses.get(usize::from(plane)).or(self.cfg.addresses.last()).copied().unwrap_or_default();
-        let is_control = !body.opcode().info().is_sequenced;
-        let dscp = if is_control { self.cfg.dscp_control } else { self.cfg.dscp };
         Packet {
             net: Network {
                 src,
                 dst,
                 is_ipv6: self.cfg.is_ipv6,
-                dscp,
+                dscp: self.cfg.dscp,
                 ecn: ECN_ECT0,
                 hop_limit: core.cfg.hop_limit,
                 sport,
@@ -207,9 +205,16 @@ impl Connection {
             epoch: 0,
             stream: 0,
             tx_ts: now.ticks(self.cfg.transport.tick_ps),
-            body,
+            body: Body::Cm(Opcode::ConnReq),
             payload: Payload::EMPTY,
         }
+    }
+
+    /// A control packet of this connection without body and payload.
+    pub fn control_packet(&self, core: &Core, now: Time, plane: u8, sport: u16) -> Packet {
+        let mut packet = self.packet(core, now, plane, sport);
+        packet.net.dscp = self.cfg.dscp_control;
+        packet
     }
 
     /// A completion of this connection.

@@ -23,7 +23,7 @@ use crate::timer::TimerKey;
 use crate::transport::path::TimerAction;
 use crate::transport::path_set::PathSet;
 use crate::transport::rx_path::AckDue;
-use crate::wire::emit::emit;
+use crate::wire::emit::emit_into;
 use crate::wire::frame::Frame;
 use crate::wire::packet::{Body, Packet};
 use crate::wire::parser::{parse, PortFilter};
@@ -229,37 +229,42 @@ impl Nic {
 
     /// The next frame for the port of `plane`, which is free now.
     pub fn poll_transmit(&mut self, now: Time, plane: u8, mem: &mut dyn HostMemory) -> Option<Frame> {
-        let frame = self.next_frame(now, plane, mem)?;
+        let mut frame = Frame::empty();
+        if !self.next_frame(now, plane, mem, &mut frame) {
+            return None;
+        }
         self.core.counters.count(Counter::TxFrames);
         self.core.counters.add(Counter::TxBytes, frame.len_bytes().into());
         Some(frame)
     }
 
-    fn next_frame(&mut self, now: Time, plane: u8, mem: &mut dyn HostMemory) -> Option<Frame> {
+    /// Fills `out`, which is empty; false when there is nothing to send.
+    fn next_frame(&mut self, now: Time, plane: u8, mem: &mut dyn HostMemory, out: &mut Frame) -> bool {
         let at = usize::from(plane);
-        if !self.core.planes.get(at)?.link_up {
-            return None;
+        if !self.core.planes.get(at).is_some_and(|q| q.link_up) {
+            return false;
         }
         loop {
             while let Some(control) = self.core.planes[at].control.pop_front() {
                 if let Some(packet) = self.build_control(now, plane, control) {
-                    return Some(emit(packet, &self.core.emit));
+                    emit_into(&packet, packet.payload.clone(), &self.core.emit, out);
+                    return true;
                 }
             }
             while let Some((conn, path)) = self.core.planes[at].rtx.pop_front() {
-                if let Some(frame) = self.retransmission(now, plane, conn, path, mem) {
-                    return Some(frame);
+                if self.retransmission(now, plane, conn, path, mem, out) {
+                    return true;
                 }
             }
-            if let Some(frame) = self.new_packet(now, plane, mem) {
-                return Some(frame);
+            if self.new_packet(now, plane, mem, out) {
+                return true;
             }
             // Connections that ran out of packets may have left markers.
             if self.core.planes[at].control.is_empty() {
                 break;
             }
         }
-        self.redundant_copy(now, plane, mem)
+        self.redundant_copy(now, plane, mem, out)
     }
 
     fn build_control(&mut self, now: Time, plane: u8, control: Control) -> Option<Packet> {
@@ -284,30 +289,36 @@ impl Nic {
         }
     }
 
-    fn retransmission(&mut self, now: Time, plane: u8, conn: u32, path: u8, mem: &mut dyn HostMemory) -> Option<Frame> {
+    fn retransmission(
+        &mut self,
+        now: Time,
+        plane: u8,
+        conn: u32,
+        path: u8,
+        mem: &mut dyn HostMemory,
+        out: &mut Frame,
+    ) -> bool {
         let (core, index) = (&mut self.core, usize::from(path));
-        let c = find(&mut self.conns, conn)?;
+        let Some(c) = find(&mut self.conns, conn).filter(|c| index < c.paths.len()) else { return false };
         c.paths.set_rtx_queued(index, false);
-        if c.paths.get(index)?.plane != plane {
-            c.settle_path(core, now, index);
-            return None;
-        }
-        let frame = c.next_retransmission(core, now, index, mem);
+        let is_here = c.paths.get(index).is_some_and(|p| p.plane == plane);
+        // A path re-aimed since then stands in the queue of its new plane after this.
+        let sent = is_here && c.next_retransmission(core, now, index, mem, out);
         c.settle_path(core, now, index);
-        frame
+        sent
     }
 
-    fn new_packet(&mut self, now: Time, plane: u8, mem: &mut dyn HostMemory) -> Option<Frame> {
+    fn new_packet(&mut self, now: Time, plane: u8, mem: &mut dyn HostMemory, out: &mut Frame) -> bool {
         let at = usize::from(plane);
         // Each connection is asked once; one for which another plane is due keeps its place.
         for _ in 0..self.core.planes[at].ready.len() {
-            let conn = self.core.planes[at].ready.pop_front()?;
+            let Some(conn) = self.core.planes[at].ready.pop_front() else { return false };
             let core = &mut self.core;
             let Some(c) = find(&mut self.conns, conn) else { continue };
-            match c.next_new(core, now, plane, mem) {
-                Next::Frame(frame) => {
+            match c.next_new(core, now, plane, mem, out) {
+                Next::Frame => {
                     core.planes[at].ready.push_back(conn);
-                    return Some(frame);
+                    return true;
                 }
                 Next::OtherPlane => core.planes[at].ready.push_back(conn),
                 Next::Blocked => c.in_ready &= !(1 << plane),
@@ -317,21 +328,21 @@ impl Nic {
                 }
             }
         }
-        None
+        false
     }
 
-    fn redundant_copy(&mut self, now: Time, plane: u8, mem: &mut dyn HostMemory) -> Option<Frame> {
+    fn redundant_copy(&mut self, now: Time, plane: u8, mem: &mut dyn HostMemory, out: &mut Frame) -> bool {
         let at = usize::from(plane);
         while let Some(conn) = self.core.planes[at].idle.pop_front() {
             let core = &mut self.core;
             let Some(c) = find(&mut self.conns, conn) else { continue };
-            if let Some(frame) = c.next_redundant(core, now, plane, mem) {
+            if c.next_redundant(core, now, plane, mem, out) {
                 core.planes[at].idle.push_back(conn);
-                return Some(frame);
+                return true;
             }
             c.in_idle &= !(1 << plane);
         }
-        None
+        false
     }
 
     /// Takes the oldest completion of queue `cq`.

@@ -15,7 +15,7 @@ use crate::time::Time;
 use crate::timer::TimerKey;
 use crate::transport::window::{Desc, DescKind};
 use crate::wire::frame::Payload;
-use crate::wire::packet::{Body, BufferPart, Message, ReadPart, Remote};
+use crate::wire::packet::{Body, BufferPart, Message, Packet, ReadPart, Remote};
 use crate::work::{PostError, SendOp, SendWr};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -82,6 +82,15 @@ pub(crate) struct Requester {
     /// Slots of reads and atomics by id modulo the table's size.
     requests: Vec<Option<u32>>,
     next_request_id: u16,
+}
+
+/// What a packet's header does not say.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    /// It is the last of its message.
+    pub is_last: bool,
+    /// Bus address of its payload.
+    pub iova: Option<u64>,
 }
 
 /// Why a stream has no packet now.
@@ -358,13 +367,13 @@ impl Connection {
         Ok(slot)
     }
 
-    /// Stream id and body of a packet, whether it is the last of its message, and the payload's place in memory.
-    pub fn describe(&self, desc: &Desc) -> Option<(u16, Body, bool, Option<u64>)> {
+    /// Sets stream and body of a packet and says where its payload lies.
+    pub fn describe(&self, desc: &Desc, packet: &mut Packet) -> Option<Place> {
         if desc.kind != DescKind::Message {
-            return self.responder.describe(desc);
+            return self.responder.describe(desc, packet);
         }
         let m = self.requester.messages.get(desc.slot)?;
-        let id = self.requester.streams[usize::from(m.stream)].cfg.id;
+        packet.stream = self.requester.streams[usize::from(m.stream)].cfg.id;
         let has_payload = matches!(m.wr.op, SendOp::Write { .. } | SendOp::Send { .. });
         let last = !has_payload || desc.offset + u32::from(desc.len) == m.wr.len;
         let mut message = Message {
@@ -377,7 +386,7 @@ impl Connection {
             ..Message::default()
         };
         let at = |va: u64, rkey: Rkey| Remote { va: va.wrapping_add(desc.offset.into()), rkey, dma_len: m.wr.len };
-        let body = match m.wr.op {
+        packet.body = match m.wr.op {
             SendOp::Write { remote, imm } => {
                 message.has_imm = imm.is_some();
                 message.imm = imm.filter(|_| last);
@@ -400,7 +409,7 @@ impl Connection {
             }
             SendOp::Flush { remote } => Body::Flush(message, at(remote.va, remote.rkey)),
         };
-        Some((id, body, last, has_payload.then(|| m.iova.wrapping_add(desc.offset.into()))))
+        Some(Place { is_last: last, iova: has_payload.then(|| m.iova.wrapping_add(desc.offset.into())) })
     }
 
     /// Index of the stream that a packet belongs to.

@@ -9,6 +9,7 @@ use crate::connection::{ConnState, Connection};
 use crate::core::Core;
 use crate::memory::HostMemory;
 use crate::recv_queue::{RecvQueue, RecvRef};
+use crate::requester::Place;
 use crate::slab::Slab;
 use crate::transport::window::{Desc, DescKind};
 use crate::wire::frame::Payload;
@@ -200,15 +201,18 @@ impl Responder {
     }
 
     /// As [`Connection::describe`] for answers.
-    pub fn describe(&self, desc: &Desc) -> Option<(u16, Body, bool, Option<u64>)> {
+    pub fn describe(&self, desc: &Desc, packet: &mut Packet) -> Option<Place> {
         match *self.answers.get(desc.slot)? {
             Answer::Read { id, stream, iova, len, .. } => {
-                let part = ReadPart { read_id: id, offset: desc.offset, len };
-                let last = desc.offset + u32::from(desc.len) == len;
-                Some((stream, Body::ReadRsp(part), last, Some(iova.wrapping_add(desc.offset.into()))))
+                packet.stream = stream;
+                packet.body = Body::ReadRsp(ReadPart { read_id: id, offset: desc.offset, len });
+                let is_last = desc.offset + u32::from(desc.len) == len;
+                Some(Place { is_last, iova: Some(iova.wrapping_add(desc.offset.into())) })
             }
             Answer::Atomic { id, stream, op, orig } => {
-                Some((stream, Body::AtomicRsp { op, atomic_id: id, orig }, true, None))
+                packet.stream = stream;
+                packet.body = Body::AtomicRsp { op, atomic_id: id, orig };
+                Some(Place { is_last: true, iova: None })
             }
         }
     }

@@ -10,7 +10,7 @@ use crate::timer::TimerKey;
 use crate::transport::path::PathState;
 use crate::transport::path_set::Choice;
 use crate::transport::window::{Cause, Desc};
-use crate::wire::emit::emit;
+use crate::wire::emit::emit_into;
 use crate::wire::frame::{Frame, Payload};
 use crate::wire::packet::{Body, Packet};
 use nic_spec::csr::stats::Counter;
@@ -23,8 +23,8 @@ const OVERHEAD_BYTES: u32 = 114;
 /// What came of asking a connection for a new packet.
 #[derive(Debug)]
 pub(crate) enum Next {
-    /// A frame.
-    Frame(Frame),
+    /// A frame was made.
+    Frame,
     /// It has something and may not send it yet.
     Blocked,
     /// It has something and another plane is due.
@@ -42,7 +42,14 @@ enum Way {
 
 impl Connection {
     /// The next new packet for `plane`.
-    pub fn next_new(&mut self, core: &mut Core, now: Time, plane: u8, mem: &mut dyn HostMemory) -> Next {
+    pub fn next_new(
+        &mut self,
+        core: &mut Core,
+        now: Time,
+        plane: u8,
+        mem: &mut dyn HostMemory,
+        out: &mut Frame,
+    ) -> Next {
         if !matches!(self.state, ConnState::Rts | ConnState::Sqd) || !self.has_new() {
             return Next::Nothing;
         }
@@ -68,45 +75,48 @@ impl Connection {
         self.settle_path(core, now, index);
         core.counters.count(Counter::TxData);
         core.counters.add(Counter::TxDataBytes, desc.len.into());
-        match self.data_frame(core, now, index, psn, &desc, Way::New, mem) {
-            Some(frame) => Next::Frame(frame),
-            None => Next::Nothing,
+        if self.data_frame(core, now, index, psn, &desc, Way::New, mem, out) {
+            Next::Frame
+        } else {
+            Next::Nothing
         }
     }
 
-    /// The next retransmission of path `index`.
+    /// The next retransmission of path `index`; false when there is none.
     pub fn next_retransmission(
         &mut self,
         core: &mut Core,
         now: Time,
         index: usize,
         mem: &mut dyn HostMemory,
-    ) -> Option<Frame> {
+        out: &mut Frame,
+    ) -> bool {
         loop {
-            let path = self.paths.get_mut(index)?;
-            let (psn, desc) = path.peek_retransmit()?;
+            let Some(path) = self.paths.get_mut(index) else { return false };
+            let Some((psn, desc)) = path.peek_retransmit() else { return false };
             if !self.requester.is_held(&desc, now) {
                 break;
             }
             path.park(psn);
             self.parked.push((index as u8, psn));
         }
-        let path = self.paths.get_mut(index)?;
-        let (psn, desc, cause) = path.send_retransmit(now, &self.cfg.transport)?;
+        let sent = self.paths.get_mut(index).and_then(|p| p.send_retransmit(now, &self.cfg.transport));
+        let Some((psn, desc, cause)) = sent else { return false };
         core.counters.count(match cause {
             Cause::Gap => Counter::TxRtxGap,
             Cause::Timer => Counter::TxRtxRto,
         });
         self.is_marker_owed = true;
         self.arm_path(core, index);
-        let frame = self.data_frame(core, now, index, psn, &desc, Way::Again, mem);
+        let is_made = self.data_frame(core, now, index, psn, &desc, Way::Again, mem, out);
         if !self.has_new() {
             self.go_idle(core, now);
         }
-        frame
+        is_made
     }
 
-    /// The frame of a packet. `None` when host memory does not answer; the connection has failed then.
+    /// Makes the frame of a packet. False when host memory does not answer; the connection has failed then.
+    #[allow(clippy::too_many_arguments)]
     fn data_frame(
         &mut self,
         core: &mut Core,
@@ -116,47 +126,41 @@ impl Connection {
         desc: &Desc,
         way: Way,
         mem: &mut dyn HostMemory,
-    ) -> Option<Frame> {
-        let (stream, body, is_last, iova) = self.describe(desc)?;
-        let payload = match iova {
+        out: &mut Frame,
+    ) -> bool {
+        let Some(path) = self.paths.get(index) else { return false };
+        let mut packet = self.packet(core, now, path.plane, path.sport);
+        (packet.pseq, packet.path, packet.epoch) = (psn, index as u8, path.epoch);
+        let cwnd_pkts = path.cc.cwnd_pkts();
+        // With a small window the sender would wait for an acknowledgement that the receiver holds back.
+        let is_window_spent = cwnd_pkts <= self.cfg.transport.ack_packets && path.window.in_flight_pkts() >= cwnd_pkts;
+        let Some(place) = self.describe(desc, &mut packet) else { return false };
+        packet.ack_req = place.is_last || is_window_spent;
+        packet.rtx = way == Way::Again;
+        packet.eob = !(self.requester.has_more() || self.responder.has_answers());
+        let payload = match place.iova {
             Some(iova) if desc.len > 0 => match mem.read(iova, desc.len.into()) {
                 Ok(payload) => payload,
                 Err(_) => {
                     core.counters.count(Counter::DmaReadError);
                     let stream = self.stream_of(desc);
                     self.fail(core, Status::LocDma, stream);
-                    return None;
+                    return false;
                 }
             },
             _ => Payload::EMPTY,
         };
         self.pacer.spend(now, u32::from(desc.len) + OVERHEAD_BYTES);
-        let path = self.paths.get(index)?;
-        let cwnd_pkts = path.cc.cwnd_pkts();
-        // With a small window the sender would wait for an acknowledgement that the receiver holds back.
-        let is_window_spent = cwnd_pkts <= self.cfg.transport.ack_packets && path.window.in_flight_pkts() >= cwnd_pkts;
-        let (sport, plane, epoch) = (path.sport, path.plane, path.epoch);
-        let eob = !(self.requester.has_more() || self.responder.has_answers());
-        let packet = Packet {
-            ack_req: is_last || is_window_spent,
-            rtx: way == Way::Again,
-            eob,
-            pseq: psn,
-            path: index as u8,
-            epoch,
-            stream,
-            payload,
-            ..self.packet(core, now, plane, sport, body)
-        };
-        Some(emit(packet, &core.emit))
+        emit_into(&packet, payload, &core.emit, out);
+        true
     }
 
     /// The probe of path `path`, which tells the receiver what was sent and asks what arrived.
     pub fn build_probe(&mut self, core: &Core, now: Time, path: u8) -> Option<Packet> {
         let p = self.paths.get(usize::from(path))?;
         let (sport, plane, epoch, snd_nxt) = (p.sport, p.plane, p.epoch, p.window.nxt());
-        let body = Body::ProbeReq { snd_nxt, cookie: now.ticks(self.cfg.transport.tick_ps).0 };
-        let mut packet = self.packet(core, now, plane, sport, body);
+        let mut packet = self.control_packet(core, now, plane, sport);
+        packet.body = Body::ProbeReq { snd_nxt, cookie: packet.tx_ts.0 };
         (packet.path, packet.epoch) = (path, epoch);
         Some(packet)
     }
@@ -199,9 +203,16 @@ impl Connection {
     }
 
     /// A copy of the newest packet of `plane` that was sent only once.
-    pub fn next_redundant(&mut self, core: &mut Core, now: Time, plane: u8, mem: &mut dyn HostMemory) -> Option<Frame> {
+    pub fn next_redundant(
+        &mut self,
+        core: &mut Core,
+        now: Time,
+        plane: u8,
+        mem: &mut dyn HostMemory,
+        out: &mut Frame,
+    ) -> bool {
         if !self.may_repeat(now) {
-            return None;
+            return false;
         }
         let tick_ps = self.cfg.transport.tick_ps;
         let age = |t: crate::time::Ticks| now.ticks(tick_ps).since(t);
@@ -210,12 +221,13 @@ impl Connection {
         });
         let newest = candidates
             .filter_map(|(i, p)| p.redundancy_candidate().map(|(psn, at)| (age(at), i, psn)))
-            .min_by_key(|c| (c.0, c.1))?;
-        let (_, index, psn) = newest;
-        let desc = self.paths.get_mut(index)?.send_redundant(now, psn, &self.cfg.transport)?;
+            .min_by_key(|c| (c.0, c.1));
+        let Some((_, index, psn)) = newest else { return false };
+        let sent = self.paths.get_mut(index).and_then(|p| p.send_redundant(now, psn, &self.cfg.transport));
+        let Some(desc) = sent else { return false };
         core.counters.count(Counter::TxRedundant);
         self.arm_path(core, index);
-        self.data_frame(core, now, index, psn, &desc, Way::Again, mem)
+        self.data_frame(core, now, index, psn, &desc, Way::Again, mem, out)
     }
 
     /// Asks the peer for an acknowledgement, which tells its credit.

@@ -200,6 +200,7 @@ impl<const N: usize> Value for [u8; N] {
     }
 }
 
+#[inline(always)]
 const fn mask(bits: usize) -> u64 {
     if bits >= 64 {
         u64::MAX

@@ -32,11 +32,13 @@ macro_rules! identifiers {
             pub const BITS: u32 = $bits;
 
             /// Takes the low [`Self::BITS`] bits of `value`.
+            #[inline]
             pub const fn new(value: $repr) -> Self {
                 Self(value & (<$repr>::MAX >> (<$repr>::BITS - $bits)))
             }
 
             /// The number.
+            #[inline]
             pub const fn get(self) -> $repr {
                 self.0
             }
@@ -87,27 +89,32 @@ macro_rules! serials {
             const MASK: $repr = <$repr>::MAX >> (<$repr>::BITS - $bits);
 
             /// Takes `value` modulo 2^[`Self::BITS`].
+            #[inline]
             pub const fn new(value: $repr) -> Self {
                 Self(value & Self::MASK)
             }
 
             /// The number, 0..2^[`Self::BITS`].
+            #[inline]
             pub const fn get(self) -> $repr {
                 self.0
             }
 
             /// Steps forward from `older` to `self`, 0..2^[`Self::BITS`].
+            #[inline]
             pub const fn distance_from(self, older: Self) -> $repr {
                 self.0.wrapping_sub(older.0) & Self::MASK
             }
 
             /// True when `other` lies ahead by 1..2^([`Self::BITS`] - 1).
+            #[inline]
             pub const fn is_before(self, other: Self) -> bool {
                 let ahead = other.distance_from(self);
                 ahead != 0 && ahead <= Self::MASK >> 1
             }
 
             /// The number after this one.
+            #[inline]
             pub const fn next(self) -> Self {
                 Self::new(self.0.wrapping_add(1))
             }
@@ -115,12 +122,14 @@ macro_rules! serials {
 
         impl core::ops::Add<$repr> for $name {
             type Output = Self;
+            #[inline]
             fn add(self, steps: $repr) -> Self {
                 Self::new(self.0.wrapping_add(steps))
             }
         }
 
         impl core::ops::AddAssign<$repr> for $name {
+            #[inline]
             fn add_assign(&mut self, steps: $repr) {
                 *self = *self + steps;
             }
@@ -128,6 +137,7 @@ macro_rules! serials {
 
         impl core::ops::Sub<$repr> for $name {
             type Output = Self;
+            #[inline]
             fn sub(self, steps: $repr) -> Self {
                 Self::new(self.0.wrapping_sub(steps))
             }

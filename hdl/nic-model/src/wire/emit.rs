@@ -28,42 +28,58 @@ struct Cursor<'a> {
 }
 
 impl Cursor<'_> {
-    /// The next `len` bytes.
-    fn take(&mut self, len: usize) -> &mut [u8] {
-        let from = self.at;
-        self.at += len;
-        &mut self.room[from..from + len]
+    /// The next `N` bytes; as an array, so that writing fields of it needs no further checks.
+    #[inline(always)]
+    fn take<const N: usize>(&mut self) -> &mut [u8; N] {
+        let bytes = self.room[self.at..].first_chunk_mut::<N>().expect("the longest chain fits the room");
+        self.at += N;
+        bytes
     }
 }
 
 macro_rules! put {
     ($cursor:ident, $header:ident) => {
-        $header($cursor.take($header::LEN))
+        $header($cursor.take::<{ $header::LEN }>())
+    };
+}
+
+/// The header at a place of the room.
+macro_rules! at {
+    ($room:ident, $at:expr, $header:ident) => {
+        $header($room[$at..].first_chunk_mut::<{ $header::LEN }>().expect("the headers are within the room"))
     };
 }
 
 /// The frame of `packet`.
 pub fn emit(packet: Packet, cfg: &EmitConfig) -> Frame {
-    let payload_len = packet.payload.len_bytes() as usize;
+    let mut frame = Frame::empty();
+    let Packet { payload, .. } = &packet;
+    let payload = payload.clone();
+    emit_into(&packet, payload, cfg, &mut frame);
+    frame
+}
+
+/// Makes `frame`, which must be empty, the frame of `packet` with `payload` in place of its own.
+pub(crate) fn emit_into(packet: &Packet, payload: Payload, cfg: &EmitConfig, frame: &mut Frame) {
+    let payload_len = payload.len_bytes() as usize;
     let pad = payload_len.wrapping_neg() & 3;
-    let mut frame = Frame::zeroed(Payload::EMPTY);
     let mut cursor = Cursor { room: frame.header_room(), at: 0 };
     let c = &mut cursor;
     put_network(c, &packet.net, cfg.udp_dport);
     let ip_at = Eth::LEN;
     let ip_len = if packet.net.is_ipv6 { Ipv6::LEN } else { Ipv4::LEN };
-    put_transport(c, &packet, pad);
+    put_transport(c, packet, pad);
     put_body(c, &packet.body);
     let header_len = cursor.at;
     let udp_len = (header_len - ip_at - ip_len + payload_len + pad + 4) as u16;
     let room = frame.header_room();
     if packet.net.is_ipv6 {
-        Ipv6(&mut room[ip_at..ip_at + Ipv6::LEN]).set_payload_len(udp_len);
+        at!(room, ip_at, Ipv6).set_payload_len(udp_len);
     } else {
-        Ipv4(&mut room[ip_at..ip_at + Ipv4::LEN]).set_total_len(udp_len + Ipv4::LEN as u16).fill_checksum();
+        at!(room, ip_at, Ipv4).set_total_len(udp_len + Ipv4::LEN as u16).fill_checksum();
     }
-    Udp(&mut room[ip_at + ip_len..ip_at + ip_len + Udp::LEN]).set_len(udp_len);
-    let crc = match packet.payload.bytes() {
+    at!(room, ip_at + ip_len, Udp).set_len(udp_len);
+    let crc = match payload.bytes() {
         Some(bytes) if !(cfg.elide_icrc && bytes.is_empty()) => {
             icrc_of(&room[ip_at..header_len], bytes, &[0; 3][..pad])
         }
@@ -71,8 +87,7 @@ pub fn emit(packet: Packet, cfg: &EmitConfig) -> Frame {
     };
     frame.set_header_len(header_len);
     frame.set_trailer(pad, crc);
-    frame.payload = packet.payload;
-    frame
+    frame.payload = payload;
 }
 
 /// ICRC of a packet in three parts; `headers` begins with the IP header and reaches at least to the end of BTH.

@@ -91,8 +91,12 @@ impl Frame {
         frame
     }
 
-    /// A frame without header and trailer, to be filled in place.
-    pub(crate) const fn zeroed(payload: Payload) -> Self {
+    /// A frame of nothing, to be filled in place.
+    pub(crate) const fn empty() -> Self {
+        Self::zeroed(Payload::EMPTY)
+    }
+
+    const fn zeroed(payload: Payload) -> Self {
         Self { payload, header_len: 0, trailer_len: 0, trailer: [0; TRAILER_BYTES_MAX], header: [0; HEADER_BYTES_MAX] }
     }
 

@@ -75,20 +75,21 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    fn take(&mut self, len: usize) -> Result<&'a [u8], Stop> {
-        let to = self.at + len;
-        if to > self.end {
+    /// The next `N` bytes; as an array, so that reading fields of it needs no further checks.
+    #[inline(always)]
+    fn take<const N: usize>(&mut self) -> Result<&'a [u8; N], Stop> {
+        if self.end - self.at < N {
             return Err(Counter::RxTruncated.into());
         }
-        let bytes = self.header.get(self.at..to).ok_or(Stop::Scattered)?;
-        self.at = to;
+        let bytes = self.header.get(self.at..).and_then(|rest| rest.first_chunk::<N>()).ok_or(Stop::Scattered)?;
+        self.at += N;
         Ok(bytes)
     }
 }
 
 macro_rules! get {
     ($reader:ident, $header:ident) => {
-        $header($reader.take($header::LEN)?)
+        $header($reader.take::<{ $header::LEN }>()?)
     };
 }
 

@@ -40,6 +40,7 @@ layout! {
 }
 
 /// Checksum over a header of any whole number of words: 0 when a correct checksum is in place.
+#[inline]
 pub(crate) fn checksum(header: &[u8]) -> u16 {
     let sum: u32 = header.chunks_exact(2).map(|w| u32::from(u16::from_be_bytes([w[0], w[1]]))).sum();
     let sum = (sum & 0xffff) + (sum >> 16);
@@ -48,6 +49,7 @@ pub(crate) fn checksum(header: &[u8]) -> u16 {
 
 impl<T: AsRef<[u8]>> Ipv4<T> {
     /// Checks what the card requires of a header; the error is the counter of the drop.
+    #[inline]
     pub fn check(&self) -> Result<(), Counter> {
         match () {
             () if self.version() != 4 => Err(Counter::RxBadIpVersion),
@@ -62,6 +64,7 @@ impl<T: AsRef<[u8]>> Ipv4<T> {
 
 impl<T: AsRef<[u8]> + AsMut<[u8]>> Ipv4<T> {
     /// Computes and sets the checksum.
+    #[inline]
     pub fn fill_checksum(&mut self) -> &mut Self {
         self.set_checksum(0);
         let sum = checksum(&self.0.as_ref()[..Ipv4::LEN]);
