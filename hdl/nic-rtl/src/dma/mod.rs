@@ -20,12 +20,16 @@ pub mod read_align;
 pub mod write;
 pub mod write_align;
 
+// Both on one set of pins.
+pub mod manager;
+
 #[cfg(test)]
 pub(crate) mod bench;
 
+pub use manager::BusManager;
 pub use mr::MrTable;
 pub use read::DmaRead;
-pub use write::{CqeWrite, DmaWrite};
+pub use write::{CqeWrite, DmaWrite, WriteDone};
 
 /// Largest burst. Beats, a power of two, at most 64 (4 KiB). Bursts also end at multiples of it.
 pub const BURST_BEATS: u32 = 16;

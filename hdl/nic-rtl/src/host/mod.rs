@@ -12,6 +12,9 @@ pub mod stats;
 pub mod ctx;
 pub mod doorbell;
 
+// All registers behind one AXI4-Lite port.
+pub mod registers;
+
 // Queues in host memory.
 pub mod send_queue;
 pub mod wqe_check;
@@ -26,6 +29,7 @@ pub use csr_decode::CsrDecode;
 pub use ctx::CtxWindow;
 pub use doorbell::DoorbellPages;
 pub use msix::{IrqRequest, MsixQueue};
+pub use registers::Registers;
 pub use settings::Settings;
 pub use stats::{CountLists, Stats};
 pub use wqe_fetch::WqeFetch;

@@ -59,7 +59,9 @@ pub fn keep_len(keep: S<'_>) -> S<'_> {
 /// Keep of `bytes` lanes with the first `len` set; `len` may exceed `bytes`.
 pub fn len_keep<'a>(len: S<'a>, bytes: u32) -> S<'a> {
     let b = len.builder();
-    b.cat(&(0..bytes).rev().map(|i| len.gt(i)).collect::<Vec<_>>())
+    // What no length of this width reaches is not compared: lint calls that a constant.
+    let reaches = |i: u32| len.width() >= 32 || u64::from(i) + 1 < 1 << len.width();
+    b.cat(&(0..bytes).rev().map(|i| if reaches(i) { len.gt(i) } else { b.low() }).collect::<Vec<_>>())
 }
 
 /// The bus with the bytes zeroed whose keep is 0.
