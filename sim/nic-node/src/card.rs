@@ -1,0 +1,161 @@
+//! One card at a host: the model is asked for a frame whenever a port is free, and woken when its timers are due.
+//!
+//! A port is asked again when the frame before has left, so what the model chooses to send next is decided as late as in
+//! hardware. The network's timers cannot be taken back; the card remembers which are set, and one that finds nothing due
+//! does nothing.
+
+use nic_fabric::{Context, Frame, Node};
+use nic_model::config::NicConfig;
+use nic_model::memory::HostMemory;
+use nic_model::time::Time;
+use nic_model::Nic;
+
+use crate::convert::{to_fabric, to_model};
+
+/// Timer tokens below this are the card's; a node that holds a card uses others.
+pub const CARD_TOKENS: u32 = 17;
+
+/// The model's own timers; tokens after it say that a port is free.
+const TOKEN_MODEL: u32 = 0;
+const TOKEN_PORT: u32 = 1;
+
+/// A modelled card with its host's memory. Port `p` is plane `p`.
+pub struct Card<M> {
+    nic: Nic,
+    memory: M,
+    /// When the timers of the model that are set in the network are due, the earliest last.
+    wakes_ps: Vec<u64>,
+    /// Per port: whether it calls when it is free.
+    is_port_called: Vec<bool>,
+}
+
+impl<M: HostMemory + Send + 'static> Card<M> {
+    /// A card. Its ports are the first ports of the host it is put at.
+    ///
+    /// # Panics
+    /// As [`Nic::new`].
+    pub fn new(config: NicConfig, memory: M) -> Card<M> {
+        let is_port_called = vec![false; config.planes.len()];
+        Card { nic: Nic::new(config), memory, wakes_ps: Vec::new(), is_port_called }
+    }
+
+    /// The model.
+    pub fn nic(&self) -> &Nic {
+        &self.nic
+    }
+
+    /// The model, to be asked for something. Call [`Card::pump`] after it.
+    pub fn nic_mut(&mut self) -> &mut Nic {
+        &mut self.nic
+    }
+
+    /// Memory of the host.
+    pub fn memory(&self) -> &M {
+        &self.memory
+    }
+
+    /// Memory of the host, to be changed.
+    pub fn memory_mut(&mut self) -> &mut M {
+        &mut self.memory
+    }
+
+    /// Lets the card send what it may, and sets its timers. Due after everything that is asked of the model.
+    pub fn pump(&mut self, ctx: &mut Context<'_>) {
+        let now_ps = ctx.now_ps();
+        loop {
+            let mut has_sent = false;
+            for port in 0..self.is_port_called.len() as u16 {
+                has_sent |= self.pump_port(ctx, now_ps, port);
+            }
+            // Planes take turns: what one port sent may allow another to send.
+            if !has_sent {
+                break;
+            }
+        }
+        self.set_wake(ctx, now_ps);
+    }
+
+    /// Sends at most one frame.
+    #[inline]
+    fn pump_port(&mut self, ctx: &mut Context<'_>, now_ps: u64, port: u16) -> bool {
+        if !self.nic.wants_transmit(port as u8) || !ctx.port_is_up(port) {
+            return false;
+        }
+        let free_at_ps = ctx.port_free_at_ps(port);
+        if free_at_ps > now_ps {
+            if !std::mem::replace(&mut self.is_port_called[usize::from(port)], true) {
+                ctx.set_timer(free_at_ps, TOKEN_PORT + u32::from(port));
+            }
+            return false;
+        }
+        let Some(frame) = self.nic.poll_transmit(Time(now_ps), port as u8, &mut self.memory) else { return false };
+        ctx.send(port, to_fabric(frame));
+        true
+    }
+
+    #[inline]
+    fn set_wake(&mut self, ctx: &mut Context<'_>, now_ps: u64) {
+        let Some(Time(at_ps)) = self.nic.next_timer() else { return };
+        let at_ps = at_ps.max(now_ps);
+        if self.wakes_ps.last().is_none_or(|set_ps| at_ps < *set_ps) {
+            self.wakes_ps.push(at_ps);
+            ctx.set_timer(at_ps, TOKEN_MODEL);
+        }
+    }
+
+    /// Takes a timer, if its token is the card's; else false, and it is for the node that holds the card.
+    pub fn on_timer(&mut self, ctx: &mut Context<'_>, token: u32) -> bool {
+        match token {
+            TOKEN_MODEL => {
+                self.wakes_ps.pop();
+                let now = Time(ctx.now_ps());
+                if self.nic.next_timer().is_some_and(|at| at <= now) {
+                    self.nic.on_timer(now);
+                }
+            }
+            TOKEN_PORT..CARD_TOKENS => self.is_port_called[(token - TOKEN_PORT) as usize] = false,
+            _ => return false,
+        }
+        self.pump(ctx);
+        true
+    }
+
+    /// Takes a frame.
+    #[inline]
+    pub fn on_frame(&mut self, ctx: &mut Context<'_>, port: u16, frame: Frame) {
+        self.nic.on_frame(Time(ctx.now_ps()), port as u8, &to_model(frame), &mut self.memory);
+        self.pump(ctx);
+    }
+
+    /// The cable at a port went down or came back. Nothing is sent on a port whose cable is down.
+    pub fn on_port_state(&mut self, ctx: &mut Context<'_>, _port: u16, _is_up: bool) {
+        self.pump(ctx);
+    }
+
+    /// The queue of a port with classes ran empty.
+    pub fn on_port_idle(&mut self, ctx: &mut Context<'_>, _port: u16) {
+        self.pump(ctx);
+    }
+}
+
+impl<M: HostMemory + Send + 'static> Node for Card<M> {
+    fn on_start(&mut self, ctx: &mut Context<'_>) {
+        self.pump(ctx);
+    }
+
+    fn on_frame(&mut self, ctx: &mut Context<'_>, port: u16, frame: Frame) {
+        Card::on_frame(self, ctx, port, frame);
+    }
+
+    fn on_timer(&mut self, ctx: &mut Context<'_>, token: u32) {
+        Card::on_timer(self, ctx, token);
+    }
+
+    fn on_port_state(&mut self, ctx: &mut Context<'_>, port: u16, is_up: bool) {
+        Card::on_port_state(self, ctx, port, is_up);
+    }
+
+    fn on_port_idle(&mut self, ctx: &mut Context<'_>, port: u16) {
+        Card::on_port_idle(self, ctx, port);
+    }
+}
