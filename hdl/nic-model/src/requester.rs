@@ -472,6 +472,7 @@ impl Connection {
             }
         }
         self.requester.wake(stream);
+        self.activate(core);
     }
 
     /// Gives the completion of a message that is done, once.
