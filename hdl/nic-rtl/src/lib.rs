@@ -15,6 +15,9 @@ pub mod prim;
 // Frames in: parse, check, keep the payload until it is known to be good.
 pub mod rx;
 
+// Frames out: payload, headers, ICRC.
+pub mod tx;
+
 // Host memory over AXI4.
 pub mod dma;
 

@@ -2,7 +2,7 @@
 //!
 //! | port | width | handshake | meaning |
 //! |---|---|---|---|
-//! | `valid`, `map`, `start` | 1, 256, 8 | valid only | a question |
+//! | `valid`, `bitmap`, `start` | 1, 256, 8 | valid only | a question |
 //! | `out_valid`, `found`, `index` | 1, 1, 8 | valid only | its answer: the first set bit at `start`, `start + 1`, … modulo 256 |
 //!
 //! Latency 2 cycles; 1 question per cycle. Reset clears the valid bits. Drops: none.
@@ -56,7 +56,9 @@ pub fn choose_bit<'a>(chosen: &Chosen<'a>) -> S<'a> {
 
 /// Mask of the positions `k >= start` among 16.
 fn at_or_behind<'a>(b: &'a B, start: S<'a>) -> S<'a> {
-    b.cat(&(0..GROUP).rev().map(|k| start.le(k)).collect::<Vec<_>>())
+    // Of the last position it always holds; saying so would be a comparison that is constant.
+    let rest: Vec<S> = (0..GROUP - 1).rev().map(|k| start.le(k)).collect();
+    b.high().cat(b.cat(&rest))
 }
 
 /// Both levels without a register between them: `(found, index)`.
@@ -69,14 +71,14 @@ module! {
     /// Both levels, a register behind each.
     pub struct BitmapFfs = "nic_prim_bitmap_ffs" () {
         valid: in Uint(1),
-        map: in Uint(MAP_BITS),
+        bitmap: in Uint(MAP_BITS),
         start: in Uint(2 * HALF),
         out_valid: out Uint(1),
         found: out Uint(1),
         index: out Uint(2 * HALF),
     } |b| {
         // s1: the group.
-        let s1 = choose_group(b, map, start);
+        let s1 = choose_group(b, bitmap, start);
         let (s1_found, s1_group, s1_bits) =
             (s1.found.delay("s1_found", 1), s1.group.delay("s1_group", 1), s1.bits.delay("s1_bits", 1));
         // s2: the bit.
@@ -112,7 +114,7 @@ mod tests {
             }
             let start = rng.below(256);
             sim.poke("valid", 1);
-            sim.poke_wide("map", &map);
+            sim.poke_wide("bitmap", &map);
             sim.poke("start", start);
             due.push_back(expected(&map, start));
             sim.clock();

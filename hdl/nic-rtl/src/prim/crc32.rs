@@ -58,12 +58,12 @@ impl Matrix {
     }
 }
 
-/// Masks of a block of `bytes` bytes, of 64-bit words: bit `i` of the CRC from a zero register is the parity of the
-/// data under `masks[i]`.
-fn data_masks(bytes: u32) -> Vec<Vec<u64>> {
+/// Masks of a block of `bytes` bytes, of 64-bit words: bit `i` of the CRC from a zero register, taken back by `back`
+/// zero bytes, is the parity of the data under `masks[i]`.
+fn data_masks(bytes: u32, back: u32) -> Vec<Vec<u64>> {
     let mut masks = vec![vec![0u64; bytes.div_ceil(8) as usize]; 32];
     for bit in 0..8 {
-        let mut column = step(0, 1 << bit);
+        let mut column = Matrix::retreat(back).apply(step(0, 1 << bit));
         for byte in (0..bytes).rev() {
             let at = 8 * byte + bit;
             for (i, mask) in masks.iter_mut().enumerate() {
@@ -75,12 +75,13 @@ fn data_masks(bytes: u32) -> Vec<Vec<u64>> {
     masks
 }
 
-/// CRC of one beat from a zero register, two cycles later: registers `NAME_part_k` and `NAME_crc`.
+/// CRC of one beat from a zero register, [`BLOCK_LATENCY`] cycles later: registers `NAME_part_k` and `NAME_crc`.
 ///
-/// The first stage takes 8 bytes a part (two to three LUT levels), the second joins the parts (two levels).
+/// The result is taken back by a constant number of zero bytes, `back`, at no cost: both steps are linear. The first
+/// stage takes 8 bytes a part (two to three LUT levels), the second joins the parts (two levels).
 #[track_caller]
-pub fn block<'a>(b: &'a B, name: &str, data: S<'a>) -> S<'a> {
-    let masks = data_masks(data.width() / 8);
+pub fn block<'a>(b: &'a B, name: &str, data: S<'a>, back: u32) -> S<'a> {
+    let masks = data_masks(data.width() / 8, back);
     let part = |(k, word): (usize, S<'a>)| {
         let masks: Vec<Vec<u64>> = masks.iter().map(|mask| vec![mask[k]]).collect();
         let r = b.reg(&format!("{name}_part_{k}"), 32);
@@ -96,19 +97,18 @@ pub fn block<'a>(b: &'a B, name: &str, data: S<'a>) -> S<'a> {
 /// Cycles of [`block`].
 pub const BLOCK_LATENCY: u32 = 2;
 
-/// Takes `len` zero bytes back from `state`, `len` below `2^len.width()`, two bits of `len` a cycle.
+/// Takes `len` times `unit` zero bytes back from `state`, two bits of `len` a cycle.
 ///
 /// Gives the result after [`retreat_latency`] cycles: registers `NAME_0`, ….
 #[track_caller]
-pub fn retreat<'a>(name: &str, state: S<'a>, len: S<'a>) -> S<'a> {
+pub fn retreat<'a>(name: &str, state: S<'a>, len: S<'a>, unit: u32) -> S<'a> {
     let (mut state, mut len) = (state, Some(len));
     for stage in 0.. {
         let Some(left) = len else { break };
-        let base = 1u32 << (2 * stage);
-        for bit in 0..left.width().min(2) {
-            state = left.bit(bit).mux(Matrix::retreat(base << bit).of_signal(state), state);
-        }
-        state = state.delay(&format!("{name}_{stage}"), 1);
+        let base = unit << (2 * stage);
+        let back = |k: u32| if k == 0 { state } else { Matrix::retreat(base * k).of_signal(state) };
+        let choices: Vec<S> = (0..1 << left.width().min(2)).map(back).collect();
+        state = state.builder().pick(left.trunc(left.width().min(2)), &choices).delay(&format!("{name}_{stage}"), 1);
         len = (left.width() > 2).then(|| left.bits(2, left.width() - 2).delay(&format!("{name}_len_{stage}"), 1));
     }
     state
@@ -149,7 +149,7 @@ mod tests {
         let data: Vec<u8> = (0..64).map(|i| (i * 89 + 3) as u8).collect();
         let words: Vec<u64> = data.chunks(8).map(|c| u64::from_le_bytes(c.try_into().unwrap())).collect();
         let parity = |m: &Vec<u64>| m.iter().zip(&words).map(|(m, w)| (m & w).count_ones()).sum::<u32>() % 2;
-        let crc = data_masks(64).iter().enumerate().fold(0, |crc, (i, m)| crc | parity(m) << i);
+        let crc = data_masks(64, 0).iter().enumerate().fold(0, |crc, (i, m)| crc | parity(m) << i);
         assert_eq!(crc, data.iter().fold(0, |s, b| step(s, *b)));
     }
 
@@ -162,10 +162,12 @@ mod tests {
             block_crc: out Uint(32),
             moved: out Uint(32),
             retreated: out Uint(32),
+            block_back: out Uint(32),
         } |b| {
-            block_crc.set(block(b, "block", data));
+            block_crc.set(block(b, "block", data, 0));
+            block_back.set(block(b, "early", data, 6));
             moved.set(Matrix::advance(64).of_signal(state));
-            retreated.set(retreat("back", state, back));
+            retreated.set(retreat("back", state, back, 1));
         }
     }
 
@@ -179,7 +181,9 @@ mod tests {
             sim.poke("state", state.into());
             sim.poke("back", back.into());
             sim.clocks(u64::from(retreat_latency(7)));
-            assert_eq!(sim.peek("block_crc") as u32, data.iter().fold(0, |s, b| step(s, *b)));
+            let crc = data.iter().fold(0, |s, b| step(s, *b));
+            assert_eq!(sim.peek("block_crc") as u32, crc);
+            assert_eq!(sim.peek("block_back") as u32, (0..6).fold(crc, |s, _| step_back(s)));
             assert_eq!(sim.peek("moved") as u32, (0..64).fold(state, |s, _| step(s, 0)));
             assert_eq!(sim.peek("retreated") as u32, (0..back).fold(state, |s, _| step_back(s)));
         }

@@ -21,28 +21,29 @@ module! {
         level: out Uint(count_bits(depth.into())),
         high_water: out Uint(count_bits(depth.into())),
     } |b| {
-        assert!(depth.is_power_of_two() && depth >= 2, "a queue of {depth} words: the depth must be a power of two from 2 on");
+        let is_depth = depth.is_power_of_two() && depth >= 2;
+        assert!(is_depth, "a queue of {depth} words: the depth must be a power of two from 2 on");
         let (index, count) = (index_bits(depth.into()), count_bits(depth.into()));
-        let (wr, rd) = (b.reg_reset("wr", index, 0), b.reg_reset("rd", index, 0));
+        // Pointers have one bit more than the address; `rd` is ahead by the word that is shown.
+        let (wr, rd) = (b.reg_reset("wr", index + 1, 0), b.reg_reset("rd", index + 1, 0));
         let held = b.reg_reset("held", count, 0);
         let has_room = b.reg_reset("has_room", 1, 1);
         let out_valid = b.reg_reset("out_valid", 1, 0);
 
         let push = (rx.valid & has_room).named("push");
         let pop = (out_valid & tx.ready).named("pop");
+        // The address is a register and only the enable waits for `ready`.
+        let load = ((!out_valid | tx.ready) & wr.ne(rd)).named("load");
+        let mem = b.mem("words", depth.into(), width).style(style);
+        mem.write(push, wr.trunc(index), rx.data.data);
+        let head = mem.read_en(load, rd.trunc(index));
+        wr.set_en(push, wr.inc());
+        rd.set_en(load, rd.inc());
+        out_valid.set(load | (out_valid & !tx.ready));
+
         let held_next = b.select(&[(push & !pop, held.inc()), (pop & !push, held.dec())], held).named("held_next");
         held.set(held_next);
         has_room.set(held_next.ne(depth));
-        wr.set_en(push, wr.inc());
-        let rd_next = pop.mux(rd.inc(), rd).named("rd_next");
-        rd.set(rd_next);
-        // The word that will be at the head is shown once it was written before this edge.
-        out_valid.set(pop.mux(held.ne(1), held.ne(0)));
-
-        let mem = b.mem("words", depth.into(), width).style(style);
-        mem.write(push, wr, rx.data.data);
-        let head = mem.read(rd_next);
-
         let peak = b.reg_reset("peak", count, 0);
         peak.set_en(held.gt(peak), held);
 
@@ -52,10 +53,9 @@ module! {
         level.set(held);
         high_water.set(peak);
 
-        b.assert("held_fits", held.le(depth));
-        b.assert("pointers_and_level_agree", held.trunc(index).eq(wr - rd));
+        b.assert("held_fits", held.le(depth) & (wr - rd).le(depth));
+        b.assert("pointers_and_level_agree", held.eq((wr - rd).resize(count) + out_valid.zext(count)));
         b.assert("room_is_told_right", has_room.eq(held.ne(depth)));
-        b.assert("nothing_shown_when_empty", !out_valid | held.any());
         b.cover("full", held.eq(depth));
     }
 }

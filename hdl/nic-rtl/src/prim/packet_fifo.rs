@@ -24,27 +24,32 @@ module! {
         tx: out Stream<Raw>(Raw::layout(width)),
         level: out Uint(count_bits(depth.into())),
     } |b| {
-        assert!(depth.is_power_of_two() && depth >= 2, "a queue of {depth} words: the depth must be a power of two from 2 on");
+        let is_depth = depth.is_power_of_two() && depth >= 2;
+        assert!(is_depth, "a queue of {depth} words: the depth must be a power of two from 2 on");
         let (index, count) = (index_bits(depth.into()), count_bits(depth.into()));
-        // Pointers have one bit more than the address: their differences are levels.
+        // Pointers have one bit more than the address; `rd` is ahead by the word that is shown.
         let (wr, rd) = (b.reg_reset("wr", index + 1, 0), b.reg_reset("rd", index + 1, 0));
         let committed = b.reg_reset("committed", index + 1, 0);
-        let held = b.reg_reset("level_q", count, 0);
+        let held = b.reg_reset("held", count, 0);
+        let pending = b.reg_reset("pending", count, 0);
         let out_valid = b.reg_reset("out_valid", 1, 0);
 
         let pop = (out_valid & tx.ready).named("pop");
-        let rd_next = pop.mux(rd.inc(), rd).named("rd_next");
-        let wr_pushed = push.mux(wr.inc(), wr).named("wr_pushed");
-        let wr_next = rollback.mux(committed, wr_pushed).named("wr_next");
-        rd.set(rd_next);
-        wr.set(wr_next);
-        committed.set_en(commit, wr_pushed);
-        held.set((wr_next - rd_next).resize(count));
-        out_valid.set(rd_next.ne(committed));
-
+        // The address is a register and only the enable waits for `ready`.
+        let load = ((!out_valid | tx.ready) & rd.ne(committed)).named("load");
         let mem = b.mem("words", depth.into(), width).style(default_style(depth));
         mem.write(push, wr.trunc(index), data);
-        let head = mem.read(rd_next.trunc(index));
+        let head = mem.read_en(load, rd.trunc(index));
+        let wr_pushed = push.mux(wr.inc(), wr).named("wr_pushed");
+        wr.set(rollback.mux(committed, wr_pushed));
+        committed.set_en(commit, wr_pushed);
+        rd.set_en(load, rd.inc());
+        out_valid.set(load | (out_valid & !tx.ready));
+
+        let kept = (push & !rollback).named("kept");
+        let remain = held - rollback.mux(pending, 0);
+        held.set(b.select(&[(kept & !pop, remain.inc()), (pop & !kept, remain.dec())], remain));
+        pending.set((commit | rollback).mux(0, push.mux(pending.inc(), pending)));
 
         tx.valid.set(out_valid);
         tx.data.data.set(head);
@@ -53,6 +58,9 @@ module! {
         b.assert("never_overflows", !push | held.ne(depth));
         b.assert("one_decision_at_a_time", !(commit & rollback));
         b.assert("order_of_pointers", (committed - rd).le(wr - rd));
+        b.assert("level_and_pointers_agree", held.eq((wr - rd).resize(count) + out_valid.zext(count)));
+        b.assert("pending_and_pointers_agree", pending.eq((wr - committed).resize(count)));
+        b.assert("held_fits", held.le(depth) & (wr - rd).le(depth));
         b.cover("rolled_back", rollback & wr.ne(committed));
     }
 }

@@ -3,7 +3,7 @@
 //! | port | width | handshake | meaning |
 //! |---|---|---|---|
 //! | `s_axis` | 512-bit AXI-Stream | valid/ready | frames without FCS, byte 0 in bits 7:0; `user` on the last beat = bad frame |
-//! | `room` | 1 | | the pipeline takes a beat: `ready` of `s_axis`, a register |
+//! | `room` | 1 | | the pipeline takes a beat: `ready` of `s_axis` |
 //! | `enable` | 1 | | sampled at a frame's first beat; frames begun while it is 0 vanish uncounted |
 //! | `beats` | [`Beats`] | valid only | beats with the shape of their frame, bytes beyond the end zero |
 //! | `end` | [`FrameEnd`] | with the last beat | length and what the MAC said |

@@ -89,10 +89,11 @@ module! {
         // i1: the beat as the CRC sees it.
         let is_second = b.reg_reset("is_second", 1, 0);
         is_second.set_en(beats.valid, beats.first & !beats.last);
-        let i1_data = masked(b, &rx_links(), beats.link, beats.data, beats.first, is_second & !beats.first).delay("i1_data", 1);
+        let seen = masked(b, &rx_links(), beats.link, beats.data, beats.first, is_second & !beats.first);
+        let i1_data = seen.delay("i1_data", 1);
 
         // i2, i3: its contribution.
-        let crc = crc32::block(b, "i", i1_data);
+        let crc = crc32::block(b, "i", i1_data, 0);
         let wait = 1 + BLOCK_LATENCY;
         let valid = beats.valid.delay_reset("valid", wait);
         let first = beats.first.delay("first", wait);

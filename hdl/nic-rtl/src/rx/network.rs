@@ -109,8 +109,8 @@ module! {
         let n2_ip_offset = n1_ip_offset.delay("n2_ip_offset", 1);
         // Ones' complement sum of the ten words of an IPv4 header, big-endian.
         let word = |k: usize| gather(n1_ip, [(16 * k, 8), (16 * k + 8, 8)]);
-        let pairs: Vec<S> =
-            (0..Ipv4::LEN / 4).map(|k| word(2 * k).add_carry(word(2 * k + 1)).delay(&format!("n2_sum_{k}"), 1)).collect();
+        let pair = |k: usize| word(2 * k).add_carry(word(2 * k + 1)).delay(&format!("n2_sum_{k}"), 1);
+        let pairs: Vec<S> = (0..Ipv4::LEN / 4).map(pair).collect();
         let [p0, p1, p2, p3, p4] = pairs[..] else { panic!("an IPv4 header has five pairs of words") };
 
         // n3 … n6: the sum, then its carries.

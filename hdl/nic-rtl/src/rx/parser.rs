@@ -2,14 +2,14 @@
 //!
 //! | port | width | handshake | meaning |
 //! |---|---|---|---|
-//! | `s_axis` | 512-bit AXI-Stream | valid/ready | frames without FCS; `tuser` with `tlast` = bad frame; `tready` is a register |
+//! | `s_axis` | 512-bit AXI-Stream | valid/ready | frames without FCS; `tuser` with `tlast` = bad frame; `tready` depends on no input |
 //! | `enable`, `promiscuous` | 1, 1 | | the `port` block's control bits |
 //! | `mac`, `dport` | 48, 16 | | the port's address, first byte most significant; UDP destination port |
 //! | `meta` | [`RxMeta`] | valid/ready | one record a frame, in order |
 //! | `payload` | [`Beat`] | valid/ready | `payload_beats` beats for each record, byte 0 of the payload in byte 0, there when the record is |
 //! | `count_frames`, `count_bytes` | [`Count`] | valid only | `rx_frames_count`, `rx_bytes` |
 //!
-//! Latency 13 cycles from the last beat on `s_axis` to `meta`; 1 beat per cycle, frames of one beat back to back
+//! Latency 14 cycles from the last beat on `s_axis` to `meta`; 1 beat per cycle, frames of one beat back to back
 //! included. Reset empties both queues.
 //!
 //! Nothing of a dropped frame is left: its payload is taken back before the record leaves, and `payload_beats` is 0.

@@ -40,7 +40,8 @@ pub struct Dut {
 impl Dut {
     /// The module after reset, from random power-up contents.
     ///
-    /// `guards` name groups of outputs that mean something only while another output is 1: (prefix, guard).
+    /// `guards` name groups of outputs that mean something only while another output is 1: (prefix, guard). An empty
+    /// guard: never.
     pub fn new(def: &Arc<ModDef>, engine: Engine, seed: Seed, guards: &[(&str, &str)]) -> Dut {
         let mut sim = def.sim();
         sim.randomize(seed.named("power-on").value());
@@ -130,9 +131,11 @@ impl Mirror {
         let ports: HashMap<String, Port> = pins.keys().map(|name| (name.clone(), sim.port(name).unwrap())).collect();
         sim.reset(reset, 2).unwrap();
         let outputs = def.ports.iter().filter(|p| p.is_output);
+        let guard_of = |name: &str| guards.iter().find(|(prefix, guard)| name.starts_with(prefix) && name != *guard);
         let compared = outputs
+            .filter(|p| guard_of(&p.name).is_none_or(|(_, guard)| !guard.is_empty()))
             .map(|p| {
-                let of = guards.iter().find(|(prefix, guard)| p.name.starts_with(prefix) && p.name != **guard);
+                let of = guard_of(&p.name);
                 let is_handshake = p.name.ends_with("ready");
                 Compared {
                     name: p.name.clone(),
