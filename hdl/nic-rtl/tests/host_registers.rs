@@ -25,7 +25,7 @@ struct Bench {
 
 impl Bench {
     fn new(seed: Seed) -> Self {
-        let lists = CountLists(vec![&[Counter::RxFrames, Counter::RxBytes]]);
+        let lists = CountLists(vec![vec![Counter::RxFrames, Counter::RxBytes]]);
         let def = Registers::def(&Lib::new(), &NicParams::default(), TAKERS, &lists);
         let model = ModelBuilder::new(&def.name)
             .verilog(def.verilog())

@@ -111,7 +111,7 @@ module! {
         count: out Count,
     } |b| {
         let lanes = [
-            ReadLane::at(b, "wqe_lane", WQE_BUFFER_BEATS, burst_beats, 16),
+            ReadLane::at(b, "wqe_lane", WQE_BUFFER_BEATS.max(burst_beats), burst_beats, 16),
             ReadLane::at(b, "payload_lane", PAYLOAD_BUFFER_BEATS, burst_beats, 64),
         ];
         let clients = [(&wqe, &wqe_data), (&payload, &payload_data)];

@@ -40,6 +40,16 @@ pub fn rows(table: Table, params: &NicParams) -> u32 {
     }
 }
 
+/// 1 when `index` is below `limit`, a power of two.
+#[track_caller]
+pub(super) fn is_below(index: S<'_>, limit: u32) -> S<'_> {
+    assert!(limit.is_power_of_two(), "a limit of {limit} is no power of two");
+    match index.width() - limit.ilog2() {
+        0 => index.builder().high(),
+        above => index.high_bits(above).is_zero(),
+    }
+}
+
 module! {
     /// The window.
     pub struct CtxWindow = "nic_host_ctx" (params: &NicParams, takers: usize) {
@@ -60,10 +70,7 @@ module! {
         let command = (served.writes(&COMMAND)[0] & served.wdata.bit(COMMAND_WRITE.shift)).named("command");
         let exists: Vec<S> = Table::ALL
             .iter()
-            .map(|t| {
-                let last = rows(*t, params) - 1;
-                table.eq(*t as u8) & index.le(last)
-            })
+            .map(|t| table.eq(*t as u8) & is_below(index, rows(*t, params)))
             .collect();
         let exists = b.or_tree(&exists).named("exists");
 

@@ -11,7 +11,7 @@
 //! the next doorbell waits until the owner has taken the one before. Reset forgets it. State: one doorbell. Drops: as
 //! counted.
 
-use super::bus::CsrBus;
+use super::{bus::CsrBus, ctx::is_below};
 use crate::{
     params::NicParams,
     stream::{field_of, Count, Doorbell, CONN_BITS, DOORBELL_CQ, DOORBELL_RQ, DOORBELL_SQ},
@@ -43,7 +43,7 @@ module! {
             (csr::DOORBELL_CQ, DOORBELL_CQ, params.cqs, cq),
         ];
         let hits: Vec<S> = kinds.iter().map(|k| offset.eq(k.0)).collect();
-        let in_range: Vec<S> = hits.iter().zip(&kinds).map(|(hit, k)| *hit & page.le(k.2 - 1)).collect();
+        let in_range: Vec<S> = hits.iter().zip(&kinds).map(|(hit, k)| *hit & is_below(page, k.2)).collect();
         let is_known = b.or_tree(&hits);
         let is_good = b.or_tree(&in_range);
 

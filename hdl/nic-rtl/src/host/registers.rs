@@ -91,7 +91,7 @@ module! {
             (pages.count, doorbell::COUNTS),
             (vectors.count, msix::COUNTS),
         ];
-        let all = lists.0.iter().copied().chain(own.iter().map(|o| o.1)).collect();
+        let all = lists.0.iter().cloned().chain(own.iter().map(|o| o.1.to_vec())).collect();
         let stats = Stats::at(b, "stats", &CountLists(all));
         b.connect(&block(csr::stats::BLOCK.name), &stats.bus);
         for (from, to) in count.iter().chain(own.iter().map(|o| &o.0)).zip(&stats.count) {

@@ -151,7 +151,7 @@ module! {
         b.connect(&fifo(b, "entries", &entry_in, FETCHES), &entry);
         room.set(read_in.ready & entry_in.ready);
         issued.set(here(go));
-        let above: Vec<S> = (0..conns).rev().map(|c| conn.lt(c)).collect();
+        let above: Vec<S> = (0..conns).rev().map(|c| if c == 0 { b.low() } else { conn.lt(c) }).collect();
         behind.set_en(go, b.cat(&above));
 
         let fetched = Queue { fetched: queue.fetched.inc(), ..queue };
