@@ -21,12 +21,8 @@ const TOKEN_PORT: u32 = 1;
 
 /// A modelled card with its host's memory. Port `p` is plane `p`.
 pub struct Card<M> {
-    nic: Nic,
+    joint: Joint,
     memory: M,
-    /// When the timers of the model that are set in the network are due, the earliest last.
-    wakes_ps: Vec<u64>,
-    /// Per port: whether it calls when it is free.
-    is_port_called: Vec<bool>,
 }
 
 impl<M: HostMemory + Send + 'static> Card<M> {
@@ -35,18 +31,18 @@ impl<M: HostMemory + Send + 'static> Card<M> {
     /// # Panics
     /// As [`Nic::new`].
     pub fn new(config: NicConfig, memory: M) -> Card<M> {
-        let is_port_called = vec![false; config.planes.len()];
-        Card { nic: Nic::new(config), memory, wakes_ps: Vec::new(), is_port_called }
+        let ports = vec![Port::default(); config.planes.len()];
+        Card { joint: Joint { nic: Nic::new(config), wakes_ps: Vec::new(), ports }, memory }
     }
 
     /// The model.
     pub fn nic(&self) -> &Nic {
-        &self.nic
+        &self.joint.nic
     }
 
     /// The model, to be asked for something. Call [`Card::pump`] after it.
     pub fn nic_mut(&mut self) -> &mut Nic {
-        &mut self.nic
+        &mut self.joint.nic
     }
 
     /// Memory of the host.
@@ -61,36 +57,85 @@ impl<M: HostMemory + Send + 'static> Card<M> {
 
     /// Lets the card send what it may, and sets its timers. Due after everything that is asked of the model.
     pub fn pump(&mut self, ctx: &mut Context<'_>) {
+        self.joint.pump(ctx, &mut self.memory);
+    }
+
+    /// Takes a timer, if its token is the card's; else false, and it is for the node that holds the card.
+    pub fn on_timer(&mut self, ctx: &mut Context<'_>, token: u32) -> bool {
+        self.joint.on_timer(ctx, token, &mut self.memory)
+    }
+
+    /// Takes a frame.
+    pub fn on_frame(&mut self, ctx: &mut Context<'_>, port: u16, frame: Frame) {
+        self.joint.on_frame(ctx, port, frame, &mut self.memory);
+    }
+
+    /// The cable at a port went down or came back. Nothing is sent on a port whose cable is down.
+    pub fn on_port_state(&mut self, ctx: &mut Context<'_>, _port: u16, _is_up: bool) {
+        self.pump(ctx);
+    }
+
+    /// The queue of a port with classes ran empty.
+    pub fn on_port_idle(&mut self, ctx: &mut Context<'_>, _port: u16) {
+        self.pump(ctx);
+    }
+}
+
+/// A port of the card.
+#[derive(Clone, Copy, Default)]
+struct Port {
+    /// When the frames given to it have left.
+    free_at_ps: u64,
+    /// It calls when it is free.
+    is_called: bool,
+}
+
+/// The card without its memory. Its type depends on nothing, so that it is compiled here, once, and well.
+struct Joint {
+    nic: Nic,
+    /// When the timers of the model that are set in the network are due, the earliest last.
+    wakes_ps: Vec<u64>,
+    ports: Vec<Port>,
+}
+
+impl Joint {
+    fn pump(&mut self, ctx: &mut Context<'_>, memory: &mut dyn HostMemory) {
         let now_ps = ctx.now_ps();
         loop {
             let mut has_sent = false;
-            for port in 0..self.is_port_called.len() as u16 {
-                has_sent |= self.pump_port(ctx, now_ps, port);
+            for port in 0..self.ports.len() {
+                has_sent |= self.pump_port(ctx, now_ps, port, memory);
             }
             // Planes take turns: what one port sent may allow another to send.
-            if !has_sent {
+            if !has_sent || self.ports.len() == 1 {
                 break;
             }
         }
         self.set_wake(ctx, now_ps);
     }
 
-    /// Sends at most one frame.
+    /// Sends at most one frame, and has the port call when it is free if there may be another.
     #[inline]
-    fn pump_port(&mut self, ctx: &mut Context<'_>, now_ps: u64, port: u16) -> bool {
-        if !self.nic.wants_transmit(port as u8) || !ctx.port_is_up(port) {
+    fn pump_port(&mut self, ctx: &mut Context<'_>, now_ps: u64, index: usize, memory: &mut dyn HostMemory) -> bool {
+        let port = &mut self.ports[index];
+        if port.is_called || !self.nic.wants_transmit(index as u8) {
             return false;
         }
-        let free_at_ps = ctx.port_free_at_ps(port);
-        if free_at_ps > now_ps {
-            if !std::mem::replace(&mut self.is_port_called[usize::from(port)], true) {
-                ctx.set_timer(free_at_ps, TOKEN_PORT + u32::from(port));
+        let mut has_sent = false;
+        if port.free_at_ps <= now_ps {
+            port.free_at_ps = ctx.port_free_at_ps(index as u16);
+            if port.free_at_ps <= now_ps && ctx.port_is_up(index as u16) {
+                let Some(frame) = self.nic.poll_transmit(Time(now_ps), index as u8, memory) else { return false };
+                ctx.send(index as u16, to_fabric(frame));
+                port.free_at_ps = ctx.port_free_at_ps(index as u16);
+                has_sent = true;
             }
-            return false;
         }
-        let Some(frame) = self.nic.poll_transmit(Time(now_ps), port as u8, &mut self.memory) else { return false };
-        ctx.send(port, to_fabric(frame));
-        true
+        if port.free_at_ps > now_ps && self.nic.wants_transmit(index as u8) {
+            port.is_called = true;
+            ctx.set_timer(port.free_at_ps, TOKEN_PORT + index as u32);
+        }
+        has_sent
     }
 
     #[inline]
@@ -103,8 +148,7 @@ impl<M: HostMemory + Send + 'static> Card<M> {
         }
     }
 
-    /// Takes a timer, if its token is the card's; else false, and it is for the node that holds the card.
-    pub fn on_timer(&mut self, ctx: &mut Context<'_>, token: u32) -> bool {
+    fn on_timer(&mut self, ctx: &mut Context<'_>, token: u32, memory: &mut dyn HostMemory) -> bool {
         match token {
             TOKEN_MODEL => {
                 self.wakes_ps.pop();
@@ -113,28 +157,16 @@ impl<M: HostMemory + Send + 'static> Card<M> {
                     self.nic.on_timer(now);
                 }
             }
-            TOKEN_PORT..CARD_TOKENS => self.is_port_called[(token - TOKEN_PORT) as usize] = false,
+            TOKEN_PORT..CARD_TOKENS => self.ports[(token - TOKEN_PORT) as usize].is_called = false,
             _ => return false,
         }
-        self.pump(ctx);
+        self.pump(ctx, memory);
         true
     }
 
-    /// Takes a frame.
-    #[inline]
-    pub fn on_frame(&mut self, ctx: &mut Context<'_>, port: u16, frame: Frame) {
-        self.nic.on_frame(Time(ctx.now_ps()), port as u8, &to_model(frame), &mut self.memory);
-        self.pump(ctx);
-    }
-
-    /// The cable at a port went down or came back. Nothing is sent on a port whose cable is down.
-    pub fn on_port_state(&mut self, ctx: &mut Context<'_>, _port: u16, _is_up: bool) {
-        self.pump(ctx);
-    }
-
-    /// The queue of a port with classes ran empty.
-    pub fn on_port_idle(&mut self, ctx: &mut Context<'_>, _port: u16) {
-        self.pump(ctx);
+    fn on_frame(&mut self, ctx: &mut Context<'_>, port: u16, frame: Frame, memory: &mut dyn HostMemory) {
+        self.nic.on_frame(Time(ctx.now_ps()), port as u8, &to_model(frame), memory);
+        self.pump(ctx, memory);
     }
 }
 
