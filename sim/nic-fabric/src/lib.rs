@@ -66,6 +66,9 @@ pub mod stats;
 // All of it from a file.
 pub mod config;
 
+// What the hosts have to send.
+pub mod workload;
+
 pub use config::{ConfigError, NetworkPlan};
 pub use fabric::{Delivery, Fabric, FabricError};
 pub use frame::{Frame, Payload};

@@ -14,6 +14,8 @@ pub(crate) enum Purpose {
     Switch = 3,
     /// A node's own choices.
     Node = 4,
+    /// Who sends to whom in generated traffic.
+    Workload = 5,
 }
 
 /// The stream of one entity.
