@@ -31,7 +31,7 @@ impl Connection {
     /// A sequenced packet arrived at `port`.
     pub fn on_sequenced(&mut self, core: &mut Core, now: Time, port: u8, p: &Packet, mem: &mut dyn HostMemory) {
         let at = usize::from(p.path);
-        let Some(row) = self.rx_paths.get(at) else {
+        let Some(row) = self.rx_paths.get(at).filter(|row| row.is_open()) else {
             core.counters.count(Counter::RxUnknownPath);
             return;
         };
@@ -68,7 +68,7 @@ impl Connection {
     pub fn on_probe(&mut self, core: &mut Core, now: Time, port: u8, p: &Packet, snd_nxt: Psn) {
         let mut trigger = self.trigger(now, port, p);
         (trigger.is_probe, trigger.pseq) = (true, snd_nxt - 1);
-        let Some(row) = self.rx_paths.get_mut(usize::from(p.path)) else {
+        let Some(row) = self.rx_paths.get_mut(usize::from(p.path)).filter(|row| row.is_open()) else {
             core.counters.count(Counter::RxUnknownPath);
             return;
         };
@@ -148,7 +148,7 @@ impl Connection {
             row.ack_queued = false;
             row.acknowledged();
         }
-        let hint = core.cfg.hints.then(|| core.hints.hint(self.hint_index)).filter(|(_, mbps)| *mbps != 0);
+        let hint = core.cfg.hints.then(|| core.hints.tell(self.hint_index)).filter(|(_, mbps)| *mbps != 0);
         let ack = Ack {
             ce: trigger.ce,
             dup: trigger.dup,
@@ -183,7 +183,7 @@ impl Connection {
     pub fn on_ack(&mut self, core: &mut Core, now: Time, ack: &Ack, is_probe: bool) {
         core.counters.count(Counter::RxAck);
         let index = usize::from(ack.apath);
-        let may_grow = self.paths.cwnd_pkts() < self.window_max_pkts;
+        let (cwnd_sum, path_count) = (self.paths.cwnd_pkts(), self.paths.len() as u32);
         let Some(path) = self.paths.get_mut(index) else {
             core.counters.count(Counter::RxUnknownPath);
             return;
@@ -201,6 +201,8 @@ impl Connection {
             trig: ack.trig,
         };
         let cfg = &self.cfg.transport;
+        // The sum is capped, but a path below its share may grow: it may have come late.
+        let may_grow = cwnd_sum < self.window_max_pkts || path.cc.cwnd_pkts() * path_count < self.window_max_pkts;
         let ctx = AckContext {
             now,
             may_grow,
@@ -252,7 +254,11 @@ impl Connection {
             self.on_nak(core, now, index, ack.trig, reason);
         }
         self.settle_path(core, now, index);
-        self.update_window_max(core, now);
+        self.update_window_max(core);
+        self.bootstrap_paths(core, now);
+        if is_probe {
+            self.on_plane_probe_answer(core, now, index, ack.plane, ack.epoch);
+        }
         if self.has_new() {
             self.activate(core);
         } else {

@@ -47,6 +47,14 @@ pub struct TransportConfig {
     pub heavy_loss_pkts: u32,
     /// After this long without a packet a path falls back to `path_init_pkts`.
     pub idle_restart_ps: u64,
+    /// Packets of a connection in flight until the first acknowledgement.
+    pub conn_init_pkts: u32,
+    /// Open as many paths as rate and round trip ask for, within the two limits that follow.
+    pub bootstrap: bool,
+    /// Fewest paths.
+    pub paths_min: u32,
+    /// Most paths, at most 256.
+    pub paths_max: u32,
     /// Smallest cap of a connection's window, packets; the cap is twice the bandwidth-delay product if that is more.
     pub conn_window_min_pkts: u32,
     /// Shortest time between two refusals sent on a connection.
@@ -92,6 +100,10 @@ impl Default for TransportConfig {
             heavy_loss_q8: 64,
             heavy_loss_pkts: 64,
             idle_restart_ps: 100 * MS_PS,
+            conn_init_pkts: 12,
+            bootstrap: false,
+            paths_min: 12,
+            paths_max: 64,
             conn_window_min_pkts: 72,
             nak_interval_ps: u64::from(consts::NAK_INTERVAL_NS) * NS_PS,
             rnr_ps: u64::from(consts::RNR_NS) * NS_PS,
@@ -158,7 +170,7 @@ impl NicConfig {
             promiscuous: false,
             elide_icrc: false,
             hints: true,
-            hint_eta_q8: 243,
+            hint_eta_q8: 249,
             hint_window_ps: 20 * US_PS,
             cq_depth: 65_536,
             quarantine_ps: u64::from(consts::CONN_QUARANTINE_NS) * NS_PS,

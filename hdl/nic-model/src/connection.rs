@@ -1,7 +1,9 @@
 //! One connection: what both directions share.
 
+use crate::bootstrap::Opening;
 use crate::config::TransportConfig;
 use crate::conn_config::ConnConfig;
+use crate::conn_plane::ConnPlanes;
 use crate::core::Core;
 use crate::reaim::GoodPorts;
 use crate::requester::Requester;
@@ -80,6 +82,15 @@ pub(crate) struct Connection {
     pub port_draw: u32,
     /// Source ports that worked lately, by plane.
     pub good_ports: Vec<GoodPorts>,
+    /// Planes as this connection sees them.
+    pub planes: ConnPlanes,
+    /// Plane on which each path belongs.
+    pub home: Vec<u8>,
+    /// Paths that the peer has still to open.
+    pub opening: Opening,
+    pub conn_armed: Time,
+    /// Bandwidth-delay product, packets.
+    pub bdp_pkts: u32,
 }
 
 impl Connection {
@@ -115,6 +126,11 @@ impl Connection {
             acked: Vec::new(),
             port_draw: (core.cfg.seed as u32) ^ cfg.local_id.get().wrapping_mul(0x85eb_ca6b) | 1,
             good_ports: alloc::vec![GoodPorts::default(); core.cfg.planes.len()],
+            planes: ConnPlanes::new(core.cfg.planes.len().min(cfg.addresses.len().max(1))),
+            home: cfg.tx_paths.iter().map(|p| p.plane).collect(),
+            opening: Opening::default(),
+            conn_armed: Time::NEVER,
+            bdp_pkts: 0,
             cfg,
         }
     }
@@ -144,7 +160,8 @@ impl Connection {
 
     /// Packets that may be in flight on all paths together.
     pub fn window_pkts(&self, now: Time) -> u32 {
-        let hint = self.rtt.min_ps().and_then(|min| self.pacer.window_pkts(now, min, self.pmtu_bytes()));
+        let Some(min_ps) = self.rtt.min_ps() else { return self.cfg.transport.conn_init_pkts.max(1) };
+        let hint = self.pacer.window_pkts(now, min_ps, self.pmtu_bytes());
         hint.map_or(self.window_max_pkts, |w| w.min(self.window_max_pkts))
     }
 

@@ -37,6 +37,8 @@ pub mod transport;
 pub mod nic;
 
 mod ack;
+mod bootstrap;
+mod conn_plane;
 mod connection;
 mod core;
 mod plane;

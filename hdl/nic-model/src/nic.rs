@@ -179,10 +179,37 @@ impl Nic {
             Body::Ack(ack) => c.on_ack(core, now, ack, false),
             Body::ProbeRsp(ack) => c.on_ack(core, now, ack, true),
             Body::ProbeReq { snd_nxt, .. } => c.on_probe(core, now, plane, p, *snd_nxt),
-            Body::PathCtl(_) | Body::PortStatus { .. } | Body::Cm(_) => {
-                core.counters.count(Counter::RxUnsupportedOpcode)
-            }
+            Body::PathCtl(control) => c.on_path_control(core, now, plane, control),
+            Body::PortStatus { planes_up, seq, .. } => c.on_port_status(core, now, *planes_up, *seq),
+            Body::Cm(_) => core.counters.count(Counter::RxUnsupportedOpcode),
             _ => c.on_sequenced(core, now, plane, p, mem),
+        }
+    }
+
+    /// The port of `plane` lost its link, or has it again.
+    pub fn set_link(&mut self, now: Time, plane: u8, is_up: bool) {
+        let Some(queue) = self.core.planes.get_mut(usize::from(plane)) else { return };
+        if core::mem::replace(&mut queue.link_up, is_up) == is_up {
+            return;
+        }
+        let (control, rtx) = (core::mem::take(&mut queue.control), core::mem::take(&mut queue.rtx));
+        let ports = self.core.cfg.planes.iter().zip(&self.core.planes);
+        let line_mbps = ports.filter(|(_, q)| q.link_up).map(|(p, _)| p.rate_mbps).sum();
+        self.core.hints.set_line_mbps(line_mbps);
+        for item in control {
+            // What was meant for this port leaves by another one, except for probes of this very plane.
+            if !matches!(item, Control::PlaneProbe { .. }) {
+                push_control(&mut self.core, plane, item);
+            }
+        }
+        for (conn, path) in rtx {
+            if let Some(c) = find(&mut self.conns, conn).filter(|c| usize::from(path) < c.paths.len()) {
+                c.paths.set_rtx_queued(path.into(), false);
+                c.settle_path(&mut self.core, now, path.into());
+            }
+        }
+        for c in self.conns.iter_mut().flatten().filter(|c| c.state != ConnState::Error) {
+            c.on_link(&mut self.core, now, plane, is_up);
         }
     }
 
@@ -217,7 +244,14 @@ impl Nic {
                         c.on_retry_timer(core, now, at);
                     }
                 }
-                TimerKey::Conn(_) | TimerKey::Plane(_) => {}
+                TimerKey::Conn(conn) => {
+                    if let Some(c) = find(&mut self.conns, conn).filter(|c| c.state != ConnState::Error) {
+                        c.conn_armed = Time::NEVER;
+                        c.on_plane_timer(core, now);
+                        c.on_opening_timer(core, now);
+                        c.arm_conn(core);
+                    }
+                }
             }
         }
     }
@@ -285,7 +319,18 @@ impl Nic {
                 core.counters.count(Counter::TxProbe);
                 c.build_probe(core, now, path)
             }
-            Control::PathCtl { .. } => None,
+            Control::PortStatus { conn } => Some(find(&mut self.conns, conn)?.build_port_status(core, now, plane)),
+            Control::PlaneProbe { conn } => {
+                core.counters.count(Counter::TxProbe);
+                find(&mut self.conns, conn)?.build_plane_probe(core, now, plane)
+            }
+            Control::PathCtl { conn, control } => {
+                let c = find(&mut self.conns, conn)?;
+                let sport = c.draw_port();
+                let mut packet = c.control_packet(core, now, plane, sport);
+                packet.body = Body::PathCtl(control);
+                Some(packet)
+            }
         }
     }
 

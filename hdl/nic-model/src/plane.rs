@@ -14,6 +14,10 @@ pub(crate) enum Control {
     Probe { conn: u32, path: u8 },
     /// Refusal of a packet.
     Nak { conn: u32, path: u8, trigger: Trigger, reason: u8 },
+    /// Report of the planes that this side can use.
+    PortStatus { conn: u32 },
+    /// Probe of a plane that is down.
+    PlaneProbe { conn: u32 },
     /// Path control.
     PathCtl { conn: u32, control: PathControl },
 }

@@ -39,6 +39,9 @@ impl GoodPorts {
 impl Connection {
     /// Path `index` timed out again: it takes another route, or the connection fails when no route is left.
     pub fn reaim(&mut self, core: &mut Core, now: Time, index: usize) {
+        if self.paths.get(index).map(|p| p.plane).is_some_and(|plane| self.judge_plane(core, now, plane)) {
+            return;
+        }
         let per_plane = u32::from(self.cfg.transport.reaims_per_plane.max(1));
         let limit = self.cfg.transport.retry_limit;
         let usable: Vec<u8> = self.usable_planes(core);
@@ -85,11 +88,5 @@ impl Connection {
         if self.state == ConnState::Rts {
             self.activate(core);
         }
-    }
-
-    /// Planes that this connection may use: it has an address there, and the link is up.
-    pub fn usable_planes(&self, core: &Core) -> Vec<u8> {
-        let count = core.planes.len().min(self.cfg.addresses.len().max(1));
-        (0..count as u8).filter(|p| core.planes[usize::from(*p)].link_up).collect()
     }
 }

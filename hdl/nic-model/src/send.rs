@@ -241,7 +241,7 @@ impl Connection {
     }
 
     /// Cap of the window: twice what the connection's planes carry in the smallest round trip.
-    pub fn update_window_max(&mut self, core: &Core, _now: Time) {
+    pub fn update_window_max(&mut self, core: &Core) {
         let Some(min_ps) = self.rtt.min_ps() else { return };
         if min_ps == self.window_for_ps {
             return;
@@ -252,8 +252,7 @@ impl Connection {
             core.cfg.planes.iter().enumerate().filter(|(p, _)| mask >> p & 1 == 1).map(|(_, c)| c.rate_mbps).sum();
         // Mb/s · ps = 10^-6 bits.
         let bits = u128::from(rate_mbps) * u128::from(min_ps) / 1_000_000;
-        let bdp_pkts = bits.div_ceil(u128::from(self.pmtu_bytes()) * 8);
-        let pkts = u32::try_from(2 * bdp_pkts).unwrap_or(u32::MAX);
-        self.window_max_pkts = pkts.max(self.cfg.transport.conn_window_min_pkts);
+        self.bdp_pkts = u32::try_from(bits.div_ceil(u128::from(self.pmtu_bytes()) * 8)).unwrap_or(u32::MAX);
+        self.window_max_pkts = self.bdp_pkts.saturating_mul(2).max(self.cfg.transport.conn_window_min_pkts);
     }
 }

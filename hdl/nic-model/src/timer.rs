@@ -20,8 +20,6 @@ pub(crate) enum TimerKey {
     Retry(u32),
     /// Slow affairs of a connection: number of paths, handshakes, quarantine.
     Conn(u32),
-    /// Slow affairs of a plane.
-    Plane(u8),
 }
 
 /// The timers.

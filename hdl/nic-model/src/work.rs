@@ -248,4 +248,13 @@ pub enum Event {
         /// State it is in now.
         state: PathState,
     },
+    /// A connection can no longer use a plane, or can again.
+    Plane {
+        /// Connection.
+        conn: ConnId,
+        /// Plane.
+        plane: u8,
+        /// It can.
+        is_up: bool,
+    },
 }

@@ -221,7 +221,8 @@ static inline void nic_put(void *format, unsigned bit, unsigned bits, uint64_t v
 #define NIC_STATS_TX_REDUNDANT_COUNT 0x6230u /* Packets sent once more in idle time although nothing says that they are lost. Low word; reading it latches the high word. */
 #define NIC_STATS_TX_PROBE_COUNT 0x6238u /* Probes and tail markers sent. Low word; reading it latches the high word. */
 #define NIC_STATS_PATH_REAIM_COUNT 0x6240u /* Paths that took another route because theirs did not answer. Low word; reading it latches the high word. */
-#define NIC_STATS_CQE_NO_QUEUE_COUNT 0x6248u /* CQEs lost because their completion queue is not enabled. Low word; reading it latches the high word. */
+#define NIC_STATS_PLANE_DOWN_COUNT 0x6248u /* Planes that a connection stopped using because they did not answer, lost their link, or the peer said so. Low word; reading it latches the high word. */
+#define NIC_STATS_CQE_NO_QUEUE_COUNT 0x6250u /* CQEs lost because their completion queue is not enabled. Low word; reading it latches the high word. */
 
 /* Descriptors and context rows */
 #define NIC_FORMAT_VERSION 1u

@@ -471,6 +471,7 @@ impl TxPath {
         }
         self.base = now;
         if self.state == PathState::Dead {
+            self.silent_rtos = self.silent_rtos.saturating_add(1);
             self.queue_oldest();
             return TimerAction::Reaim;
         }

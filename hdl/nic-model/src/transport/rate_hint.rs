@@ -11,19 +11,24 @@ use nic_spec::consts::RATE_HINT_UNLIMITED;
 use nic_spec::num::HintSeq;
 
 /// One connection as the receiver sees it.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 struct Claim {
     weight: u32,
-    last_data: Option<Time>,
+    last_data: Time,
+    /// Bytes in this measuring window.
     window_bytes: u64,
     /// Cap on its claim, Mb/s; `u64::MAX` when it uses what it is offered.
     cap_mbps: u64,
-    idle_windows: u8,
+    low_windows: u8,
+    is_active: bool,
+    /// Its cap was granted in the share-out under way.
+    is_settled: bool,
     hint_mbps: u32,
+    told_mbps: u32,
     seq: HintSeq,
 }
 
-/// The receiver's engine of one port.
+/// The receiver's engine of one card.
 #[derive(Clone, Debug)]
 pub struct HintEngine {
     line_mbps: u64,
@@ -31,12 +36,13 @@ pub struct HintEngine {
     window_ps: u64,
     window_start: Time,
     claims: Vec<Claim>,
-    active: u32,
+    /// Indices of the connections that sent lately.
+    active: Vec<u32>,
     weight_sum: u64,
 }
 
 impl HintEngine {
-    /// An engine for a port of `line_mbps` that shares out `eta_q8`/256 of it and measures over `window_ps`.
+    /// An engine for ports of `line_mbps` together that shares out `eta_q8`/256 of it and measures over `window_ps`.
     pub fn new(line_mbps: u64, eta_q8: u32, window_ps: u64) -> Self {
         Self {
             line_mbps,
@@ -44,7 +50,7 @@ impl HintEngine {
             window_ps: window_ps.max(1),
             window_start: Time::ZERO,
             claims: Vec::new(),
-            active: 0,
+            active: Vec::new(),
             weight_sum: 0,
         }
     }
@@ -53,115 +59,124 @@ impl HintEngine {
     pub fn add(&mut self, weight: u32) -> usize {
         self.claims.push(Claim {
             weight: weight.max(1),
+            last_data: Time::ZERO,
+            window_bytes: 0,
             cap_mbps: u64::MAX,
+            low_windows: 0,
+            is_active: false,
+            is_settled: false,
             hint_mbps: RATE_HINT_UNLIMITED,
-            ..Claim::default()
+            told_mbps: RATE_HINT_UNLIMITED,
+            seq: HintSeq::new(0),
         });
         self.claims.len() - 1
     }
 
-    /// Connections that sent within the last window.
-    pub const fn active_count(&self) -> u32 {
-        self.active
+    /// Sets the rate of the ports that are up.
+    pub fn set_line_mbps(&mut self, line_mbps: u64) {
+        self.line_mbps = line_mbps;
+        self.share_out();
     }
 
-    /// Data of connection `index` arrived. True when it was idle before, so that its acknowledgement should leave at once.
+    /// Connections that sent within the last window.
+    pub fn active_count(&self) -> u32 {
+        self.active.len() as u32
+    }
+
+    /// Data of connection `index` arrived. True when it was idle before, so that its acknowledgement should leave at
+    /// once.
     pub fn on_data(&mut self, now: Time, index: usize, len_bytes: u32) -> bool {
         let Some(claim) = self.claims.get_mut(index) else { return false };
-        let newly = claim.last_data.is_none();
-        claim.last_data = Some(now);
+        claim.last_data = now;
         claim.window_bytes += u64::from(len_bytes);
-        if newly {
-            self.active += 1;
+        let is_new = !claim.is_active;
+        if is_new {
+            (claim.is_active, claim.cap_mbps, claim.low_windows) = (true, u64::MAX, 0);
             self.weight_sum += u64::from(claim.weight);
-            claim.cap_mbps = u64::MAX;
-            claim.idle_windows = 0;
+            self.active.push(index as u32);
         }
-        self.roll(now);
-        if newly {
+        if now.since_ps(self.window_start) >= self.window_ps {
+            self.roll(now);
+        } else if is_new {
             self.share_out();
         }
-        newly
+        is_new
     }
 
-    /// Ends a measuring window when it is over: idle connections leave, claims follow the use, shares are made anew.
-    pub fn roll(&mut self, now: Time) {
-        let span_ps = now.since_ps(self.window_start);
-        if span_ps < self.window_ps {
-            return;
-        }
+    /// Ends a measuring window: idle connections leave, claims follow the use, shares are made anew.
+    fn roll(&mut self, now: Time) {
+        let span_ps = now.since_ps(self.window_start).max(1);
         self.window_start = now;
-        for claim in &mut self.claims {
-            let Some(last) = claim.last_data else { continue };
-            if now.since_ps(last) > self.window_ps {
-                claim.last_data = None;
-                self.active -= 1;
-                self.weight_sum -= u64::from(claim.weight);
-                claim.window_bytes = 0;
-                continue;
+        let (claims, window_ps, weight_sum) = (&mut self.claims, self.window_ps, &mut self.weight_sum);
+        self.active.retain(|i| {
+            let claim = &mut claims[*i as usize];
+            let bytes = core::mem::take(&mut claim.window_bytes);
+            if now.since_ps(claim.last_data) > window_ps {
+                claim.is_active = false;
+                *weight_sum -= u64::from(claim.weight);
+                return false;
             }
             // bytes · 8 / ps = Tb/s; · 10^6 = Mb/s.
-            let used_mbps = (u128::from(claim.window_bytes) * 8_000_000 / u128::from(span_ps)) as u64;
-            claim.window_bytes = 0;
+            let used_mbps = (u128::from(bytes) * 8_000_000 / u128::from(span_ps)) as u64;
             // A capped claim is released only when it fills 19/20 of its cap, else cap and use would chase each other.
             let (num, den) = if claim.cap_mbps == u64::MAX { (4, 5) } else { (19, 20) };
             if claim.hint_mbps != RATE_HINT_UNLIMITED && used_mbps * den < u64::from(claim.hint_mbps) * num {
-                claim.idle_windows = claim.idle_windows.saturating_add(1);
-                if claim.idle_windows >= 2 {
+                claim.low_windows = claim.low_windows.saturating_add(1);
+                if claim.low_windows >= 2 {
                     claim.cap_mbps = (used_mbps * 5 / 4).max(1);
                 }
             } else {
-                claim.idle_windows = 0;
-                claim.cap_mbps = u64::MAX;
+                (claim.low_windows, claim.cap_mbps) = (0, u64::MAX);
             }
-        }
+            true
+        });
         self.share_out();
     }
 
     /// Max–min shares, at most four passes.
     fn share_out(&mut self) {
-        if self.active <= 1 {
-            for claim in &mut self.claims {
-                set_hint(claim, RATE_HINT_UNLIMITED);
-            }
+        if let [only] = self.active[..] {
+            self.claims[only as usize].hint_mbps = RATE_HINT_UNLIMITED;
             return;
         }
         let mut left_mbps = self.line_mbps * u64::from(self.eta_q8) / 256;
         let mut weight = self.weight_sum;
-        let mut capped = alloc::vec![false; self.claims.len()];
+        for i in &self.active {
+            self.claims[*i as usize].is_settled = false;
+        }
         for _ in 0..4 {
-            let mut changed = false;
-            for (claim, done) in self.claims.iter().zip(&mut capped) {
-                let fair = left_mbps * u64::from(claim.weight) / weight.max(1);
-                if claim.last_data.is_some() && !*done && claim.cap_mbps < fair {
-                    *done = true;
-                    changed = true;
+            let mut is_changed = false;
+            for i in &self.active {
+                let claim = &mut self.claims[*i as usize];
+                let fair_mbps = left_mbps * u64::from(claim.weight) / weight.max(1);
+                if !claim.is_settled && claim.cap_mbps < fair_mbps {
+                    (claim.is_settled, is_changed) = (true, true);
                     left_mbps -= claim.cap_mbps;
                     weight -= u64::from(claim.weight);
                 }
             }
-            if !changed {
+            if !is_changed {
                 break;
             }
         }
-        for (claim, done) in self.claims.iter_mut().zip(&capped) {
-            if claim.last_data.is_some() {
-                let mbps = if *done { claim.cap_mbps } else { left_mbps * u64::from(claim.weight) / weight.max(1) };
-                set_hint(claim, mbps.clamp(1, u64::from(RATE_HINT_UNLIMITED) - 1) as u32);
-            }
+        for i in &self.active {
+            let claim = &mut self.claims[*i as usize];
+            let fair_mbps = left_mbps * u64::from(claim.weight) / weight.max(1);
+            let mbps = if claim.is_settled { claim.cap_mbps } else { fair_mbps };
+            claim.hint_mbps = mbps.clamp(1, u64::from(RATE_HINT_UNLIMITED) - 1) as u32;
         }
     }
 
-    /// The hint that an acknowledgement to connection `index` carries, and its sequence number.
-    pub fn hint(&self, index: usize) -> (HintSeq, u32) {
-        self.claims.get(index).map_or((HintSeq::new(0), 0), |c| (c.seq, c.hint_mbps))
-    }
-}
-
-fn set_hint(claim: &mut Claim, mbps: u32) {
-    if claim.hint_mbps != mbps {
-        claim.hint_mbps = mbps;
-        claim.seq = claim.seq.next();
+    /// The hint that an acknowledgement to connection `index` carries now, and its number. The number counts hints that
+    /// were told, not shares that were made, so that 8 bits suffice however often shares change.
+    pub fn tell(&mut self, index: usize) -> (HintSeq, u32) {
+        let Some(claim) = self.claims.get_mut(index) else { return (HintSeq::new(0), 0) };
+        let mbps = if claim.is_active { claim.hint_mbps } else { RATE_HINT_UNLIMITED };
+        if claim.told_mbps != mbps {
+            claim.told_mbps = mbps;
+            claim.seq = claim.seq.next();
+        }
+        (claim.seq, mbps)
     }
 }
 
@@ -171,15 +186,26 @@ pub struct Pacer {
     seq: Option<HintSeq>,
     rate_mbps: u32,
     expires: Time,
-    tokens_bits: i64,
+    /// Credit in 10^-6 bits (Mb/s · ps), so that filling loses nothing to rounding.
+    tokens_microbits: i64,
     refilled: Time,
 }
 
 impl Default for Pacer {
     fn default() -> Self {
-        Self { seq: None, rate_mbps: RATE_HINT_UNLIMITED, expires: Time::ZERO, tokens_bits: 0, refilled: Time::ZERO }
+        Self {
+            seq: None,
+            rate_mbps: RATE_HINT_UNLIMITED,
+            expires: Time::ZERO,
+            tokens_microbits: 0,
+            refilled: Time::ZERO,
+        }
     }
 }
+
+/// No bucket fills for longer than this in one step: 2^24 Mb/s · 2^36 ps still fits 63 bits.
+const REFILL_PS_MAX: u64 = 1 << 36;
+const MICROBITS_PER_BYTE: i64 = 8_000_000;
 
 impl Pacer {
     /// Takes a hint if it is newer than the last one (serial comparison); it holds for `lifetime_ps`.
@@ -187,9 +213,11 @@ impl Pacer {
         if rate_mbps == 0 || self.seq.is_some_and(|old| old != seq && !old.is_before(seq)) {
             return false;
         }
-        self.refill(now, i64::MAX);
+        if self.rate_mbps != rate_mbps {
+            self.refill(now, i64::MAX);
+            self.rate_mbps = rate_mbps;
+        }
         self.seq = Some(seq);
-        self.rate_mbps = rate_mbps;
         self.expires = now.after_ps(lifetime_ps);
         true
     }
@@ -203,32 +231,33 @@ impl Pacer {
     pub fn window_pkts(&self, now: Time, min_rtt_ps: u64, pmtu_bytes: u32) -> Option<u32> {
         let rate_mbps = self.rate_mbps(now)?;
         // Mb/s · ps = 10^-6 bits.
-        let bits = u128::from(rate_mbps) * u128::from(min_rtt_ps) * 3 / 2 / 1_000_000;
-        Some((bits.div_ceil(u128::from(pmtu_bytes) * 8) as u32).max(1))
+        let bits = u64::from(rate_mbps) * min_rtt_ps.min(REFILL_PS_MAX) / 1_000_000 * 3 / 2;
+        Some((bits.div_ceil(u64::from(pmtu_bytes) * 8) as u32).max(1))
     }
 
-    fn refill(&mut self, now: Time, burst_bits: i64) {
-        let span_ps = now.since_ps(self.refilled);
+    fn refill(&mut self, now: Time, burst_microbits: i64) {
+        let span_ps = now.since_ps(self.refilled).min(REFILL_PS_MAX);
         self.refilled = self.refilled.max(now);
-        let bits = (u128::from(self.rate_mbps) * u128::from(span_ps) / 1_000_000).min(i64::MAX as u128 / 4) as i64;
-        self.tokens_bits = (self.tokens_bits + bits).min(burst_bits.min(i64::MAX / 4));
+        let filled = (u64::from(self.rate_mbps) * span_ps) as i64;
+        self.tokens_microbits = self.tokens_microbits.saturating_add(filled).min(burst_microbits);
     }
 
     /// When a packet may leave: now, or the moment the bucket holds a credit again.
     pub fn ready_at(&mut self, now: Time, burst_bytes: u32) -> Time {
         let Some(rate_mbps) = self.rate_mbps(now) else { return now };
-        self.refill(now, i64::from(burst_bytes) * 8);
-        if self.tokens_bits >= 0 {
+        self.refill(now, i64::from(burst_bytes) * MICROBITS_PER_BYTE);
+        if self.tokens_microbits >= 0 {
             return now;
         }
-        let wait_ps = (u128::from(self.tokens_bits.unsigned_abs()) * 1_000_000).div_ceil(u128::from(rate_mbps)) as u64;
+        let wait_ps = self.tokens_microbits.unsigned_abs().div_ceil(u64::from(rate_mbps));
         now.after_ps(wait_ps).min(self.expires)
     }
 
     /// A packet of `wire_bytes` leaves.
     pub fn spend(&mut self, now: Time, wire_bytes: u32) {
         if self.rate_mbps(now).is_some() {
-            self.tokens_bits -= i64::from(wire_bytes) * 8;
+            let cost = i64::from(wire_bytes) * MICROBITS_PER_BYTE;
+            self.tokens_microbits = self.tokens_microbits.saturating_sub(cost);
         }
     }
 }
@@ -244,11 +273,11 @@ mod tests {
         let mut engine = HintEngine::new(400_000, 256, 20 * US);
         let ids: Vec<usize> = (0..4).map(|_| engine.add(1)).collect();
         assert!(engine.on_data(Time(US), ids[0], 4096));
-        assert_eq!(engine.hint(0).1, RATE_HINT_UNLIMITED);
+        assert_eq!(engine.tell(0).1, RATE_HINT_UNLIMITED);
         for i in &ids[1..] {
             engine.on_data(Time(US), *i, 4096);
         }
-        assert!(ids.iter().all(|i| engine.hint(*i).1 == 100_000));
+        assert!(ids.iter().all(|i| engine.tell(*i).1 == 100_000));
     }
 
     #[test]
@@ -262,12 +291,12 @@ mod tests {
             let now = Time(US + step * 5 * US);
             engine.on_data(now, 0, 6_250);
             (1..4).for_each(|i| {
-                let mbps = engine.hint(i).1.min(400_000);
+                let mbps = engine.tell(i).1.min(400_000);
                 engine.on_data(now, i, (u64::from(mbps) * 5 / 8) as u32);
             });
         }
-        assert!((10_000..=14_000).contains(&engine.hint(0).1), "{}", engine.hint(0).1);
-        assert!(engine.hint(1).1 > 125_000, "{}", engine.hint(1).1);
+        assert!((10_000..=14_000).contains(&engine.tell(0).1), "{}", engine.tell(0).1);
+        assert!(engine.tell(1).1 > 125_000, "{}", engine.tell(1).1);
     }
 
     #[test]
@@ -278,11 +307,11 @@ mod tests {
         });
         engine.on_data(Time(US), 0, 1);
         engine.on_data(Time(US), 1, 1);
-        assert_eq!((engine.hint(0).1, engine.active_count()), (50_000, 2));
+        assert_eq!((engine.tell(0).1, engine.active_count()), (50_000, 2));
         for t in 2..12 {
             engine.on_data(Time(t * 5 * US), 0, 60_000);
         }
-        assert_eq!((engine.hint(0).1, engine.active_count()), (RATE_HINT_UNLIMITED, 1));
+        assert_eq!((engine.tell(0).1, engine.active_count()), (RATE_HINT_UNLIMITED, 1));
     }
 
     #[test]
@@ -307,5 +336,38 @@ mod tests {
         // 1000 packets of 4210 bytes at 100 Gb/s take 336.8 us, less the burst.
         assert!((330 * US..340 * US).contains(&now.0), "{}", now.0);
         assert_eq!(pacer.window_pkts(now, 10 * US, 4096), Some(46));
+    }
+
+    #[test]
+    fn many_new_shares_between_two_acknowledgements_are_one_new_hint() {
+        let mut engine = HintEngine::new(400_000, 256, 20 * US);
+        (0..300).for_each(|_| _ = engine.add(1));
+        let (first, _) = engine.tell(0);
+        (0..300).for_each(|i| assert!(engine.on_data(Time(1), i, 1)));
+        let (second, mbps) = engine.tell(0);
+        assert_eq!((second, mbps), (first.next(), 1333));
+        assert_eq!(engine.tell(0).0, second, "unchanged");
+    }
+
+    #[test]
+    fn weights_divide_the_line() {
+        let mut engine = HintEngine::new(100_000, 256, 20 * US);
+        let (heavy, light) = (engine.add(3), engine.add(1));
+        engine.on_data(Time(1), heavy, 1);
+        engine.on_data(Time(1), light, 1);
+        assert_eq!((engine.tell(heavy).1, engine.tell(light).1), (75_000, 25_000));
+        engine.set_line_mbps(50_000);
+        assert_eq!((engine.tell(heavy).1, engine.tell(light).1), (37_500, 12_500));
+    }
+
+    #[test]
+    fn extreme_rates_and_spans_do_not_overflow() {
+        let mut pacer = Pacer::default();
+        pacer.on_hint(Time(0), HintSeq::new(1), RATE_HINT_UNLIMITED - 1, u64::MAX);
+        assert_eq!(pacer.ready_at(Time(u64::MAX - 1), u32::MAX), Time(u64::MAX - 1));
+        assert!(pacer.window_pkts(Time(1), u64::MAX, 1024).is_some_and(|w| w > 1_000_000));
+        pacer.on_hint(Time(0), HintSeq::new(2), 1, u64::MAX);
+        pacer.spend(Time(5), u32::MAX);
+        assert!(pacer.ready_at(Time(5), 1) > Time(5));
     }
 }

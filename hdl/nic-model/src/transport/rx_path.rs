@@ -79,6 +79,8 @@ pub struct RxPath {
     owed_bytes: u32,
     deadline: Time,
     heard: bool,
+    /// Packets of the path are taken.
+    is_open: bool,
     /// An acknowledgement waits in a port's queue.
     pub(crate) ack_queued: bool,
     /// Earliest entry in the timer heap.
@@ -98,9 +100,32 @@ impl RxPath {
             owed_bytes: 0,
             deadline: Time::NEVER,
             heard: false,
+            is_open: true,
             ack_queued: false,
             armed: Time::NEVER,
         }
+    }
+
+    /// A path that the sender has not opened yet.
+    pub fn closed(sport: u16) -> Self {
+        Self { is_open: false, ..Self::new(Psn::new(0), sport) }
+    }
+
+    /// The sender opens the path with number `first`; one that is open stays as it is.
+    pub fn open(&mut self, first: Psn) {
+        if !self.is_open {
+            *self = Self { ack_queued: self.ack_queued, armed: self.armed, ..Self::new(first, self.sport) };
+        }
+    }
+
+    /// The sender retires the path.
+    pub fn close(&mut self) {
+        self.is_open = false;
+    }
+
+    /// True when packets of the path are taken.
+    pub const fn is_open(&self) -> bool {
+        self.is_open
     }
 
     /// Everything up to this arrived.

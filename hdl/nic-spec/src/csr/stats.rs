@@ -283,6 +283,8 @@ counters! {
     TxProbe = tx_probe_count, "packets", Class::Event;
     /// Paths that took another route because theirs did not answer.
     PathReaim = path_reaim_count, "paths", Class::Event;
+    /// Planes that a connection stopped using because they did not answer, lost their link, or the peer said so.
+    PlaneDown = plane_down_count, "planes", Class::Event;
     /// CQEs lost because their completion queue is not enabled.
     CqeNoQueue = cqe_no_queue_count, "CQEs", Class::Event;
 }
