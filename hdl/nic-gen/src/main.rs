@@ -1,7 +1,7 @@
-//! Writes every foreign artefact of the card: Markdown, Lua, C, JSON.
+//! Writes every foreign artefact of the card: Markdown, Lua, C, JSON, Verilog.
 //!
 //! `nic-gen all` writes the files under `hdl/nic-spec/generated` from the tables of nic-spec; with `--check` it only
-//! compares. Exit codes: 0 done, 1 a file differs, 2 it could not run.
+//! compares. `nic-gen verilog --out DIR` writes the design. Exit codes: 0 done, 1 a file differs, 2 it could not run.
 #![forbid(unsafe_code)]
 
 use std::{
@@ -12,6 +12,7 @@ use std::{
 
 use anyhow::{bail, Context, Result};
 use clap::{Parser, Subcommand};
+use nic_rtl::params::NicParams;
 
 // One file a foreign language.
 mod c_header;
@@ -40,6 +41,30 @@ enum Command {
         /// Folder of the generated files
         #[arg(long, default_value = "hdl/nic-spec/generated", value_name = "DIR")]
         dir: PathBuf,
+    },
+    /// Write the card's design as Verilog: `card.v` with every module
+    Verilog {
+        /// Folder to write to; it is made if need be
+        #[arg(long, value_name = "DIR")]
+        out: PathBuf,
+        /// Connections (power of two)
+        #[arg(long, default_value_t = NicParams::default().conns)]
+        conns: u32,
+        /// Paths of each connection (power of two)
+        #[arg(long, default_value_t = NicParams::default().paths)]
+        paths: u32,
+        /// Packets in flight on one path (power of two, at most 256)
+        #[arg(long, default_value_t = NicParams::default().window_pkts)]
+        window_pkts: u32,
+        /// Memory regions (power of two)
+        #[arg(long, default_value_t = NicParams::default().mrs)]
+        mrs: u32,
+        /// Completion queues (power of two)
+        #[arg(long, default_value_t = NicParams::default().cqs)]
+        cqs: u32,
+        /// Frequency of the core clock, kHz
+        #[arg(long, default_value_t = NicParams::default().clock_khz)]
+        clock_khz: u32,
     },
 }
 
@@ -95,8 +120,28 @@ fn check_all(dir: &Path) -> Result<ExitCode> {
     Ok(if differing == 0 { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
+fn write_verilog(out: &Path, params: &NicParams) -> Result<ExitCode> {
+    params.check().context("these sizes make no card")?;
+    std::fs::create_dir_all(out).with_context(|| format!("making the folder {}", out.display()))?;
+    let path = out.join("card.v");
+    let text = nic_rtl::top::verilog(params);
+    std::fs::write(&path, &text).with_context(|| format!("writing {}", path.display()))?;
+    writeln!(
+        std::io::stdout(),
+        "{}: {} lines, top module {}",
+        path.display(),
+        text.lines().count(),
+        nic_rtl::top::TOP
+    )?;
+    Ok(ExitCode::SUCCESS)
+}
+
 fn run(args: Args) -> Result<ExitCode> {
     match args.command {
+        Command::Verilog { out, conns, paths, window_pkts, mrs, cqs, clock_khz } => {
+            let params = NicParams { conns, paths, window_pkts, mrs, cqs, clock_khz, ..NicParams::default() };
+            write_verilog(&out, &params)
+        }
         Command::All { check: true, dir } => check_all(&dir),
         Command::All { check: false, dir } => write_all(&dir),
     }

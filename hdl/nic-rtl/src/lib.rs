@@ -23,3 +23,6 @@ pub mod dma;
 
 // Registers, doorbells, work and completion queues, interrupts.
 pub mod host;
+
+// The card: all blocks, wired.
+pub mod top;

@@ -245,7 +245,7 @@ NIC_STATIC_ASSERT(sizeof(struct nic_wqe) == 64, "size of wqe");
 struct nic_cqe { uint8_t bytes[32]; };
 NIC_STATIC_ASSERT(sizeof(struct nic_cqe) == 32, "size of cqe");
 #define NIC_CQE_QPN 0, 24 /* Connection that completes. */
-#define NIC_CQE_OPCODE 24, 8 /* What completes: see the CQE opcodes. */
+#define NIC_CQE_OPCODE 24, 8 /* What completes: see the CQE opcodes. WRITE for a WQE of unknown opcode or flushed unread. */
 #define NIC_CQE_STATUS 32, 8 /* How it ended: see the status codes. */
 #define NIC_CQE_IMM_VALID 40, 1 /* The immediate data are valid. */
 #define NIC_CQE_SOLICITED 41, 1 /* The sender asked for a solicited event. */

@@ -16,7 +16,10 @@ const MAY_DEPEND: &[(&str, &[&str])] = &[
     ("nic-gen", &["nic-spec", "nic-rtl", "rtl-graph"]),
     ("nic-host", &["nic-spec", "nic-driver"]),
     ("nic-cosim", &["cocotb-rs", "nic-rtl", "nic-spec", "nic-model", "nic-host", "nic-driver"]),
-    ("nic-testbench", &["nic-cosim", "nic-model", "nic-host", "nic-driver", "nic-fabric", "nic-spec", "cocotb-rs", "nic-rtl"]),
+    (
+        "nic-testbench",
+        &["nic-cosim", "nic-model", "nic-host", "nic-driver", "nic-fabric", "nic-spec", "cocotb-rs", "nic-rtl"],
+    ),
     ("nicsim", &["nic-testbench", "nic-fabric", "nic-model", "nic-spec", "nic-driver", "nic-host", "nic-rtl"]),
 ];
 
@@ -27,7 +30,11 @@ fn root() -> PathBuf {
 }
 
 fn tracked(suffix: &str) -> Vec<(String, String)> {
-    let out = Command::new("git").args(["ls-files", "--cached", "--others", "--exclude-standard"]).current_dir(root()).output().expect("git runs");
+    let out = Command::new("git")
+        .args(["ls-files", "--cached", "--others", "--exclude-standard"])
+        .current_dir(root())
+        .output()
+        .expect("git runs");
     String::from_utf8(out.stdout)
         .expect("file names are UTF-8")
         .lines()
@@ -57,7 +64,8 @@ fn no_rust_file_is_longer_than_800_lines() {
 
 #[test]
 fn crates_depend_only_on_the_layers_below_them() {
-    let allowed: BTreeMap<&str, BTreeSet<&str>> = MAY_DEPEND.iter().map(|(k, v)| (*k, v.iter().copied().collect())).collect();
+    let allowed: BTreeMap<&str, BTreeSet<&str>> =
+        MAY_DEPEND.iter().map(|(k, v)| (*k, v.iter().copied().collect())).collect();
     let meta = metadata();
     let mut wrong = vec![];
     for package in meta["packages"].as_array().expect("packages") {
@@ -101,9 +109,12 @@ fn model_and_fabric_use_no_clock_no_thread_randomness_and_no_hash_order() {
             continue;
         }
         for (number, line) in text.lines().enumerate() {
-            for (word, instead) in
-                [("Instant::now", "a time argument"), ("thread_rng", "a seeded ChaCha stream"), ("HashMap", "BTreeMap or Vec"), ("HashSet", "BTreeSet")]
-            {
+            for (word, instead) in [
+                ("Instant::now", "a time argument"),
+                ("thread_rng", "a seeded ChaCha stream"),
+                ("HashMap", "BTreeMap or Vec"),
+                ("HashSet", "BTreeSet"),
+            ] {
                 if line.contains(word) && !line.trim_start().starts_with("//") {
                     found.push(format!("{file}:{}: {word}; use {instead}", number + 1));
                 }
@@ -120,10 +131,16 @@ fn unsafe_code_stands_only_where_it_is_argued() {
         let unsafe_lines: Vec<usize> = text
             .lines()
             .enumerate()
-            .filter(|(_, l)| !l.trim_start().starts_with("//") && (l.contains("unsafe {") || l.contains("unsafe impl") || l.contains("unsafe fn")))
+            .filter(|(_, l)| {
+                !l.trim_start().starts_with("//")
+                    && (l.contains("unsafe {") || l.contains("unsafe impl") || l.contains("unsafe fn"))
+            })
             .map(|(n, _)| n + 1)
             .collect();
-        if !unsafe_lines.is_empty() && !(file.starts_with("sim/cocotb-rs/src/") && text.contains("SAFETY:")) && !file.ends_with("tests/tidy.rs") {
+        if !unsafe_lines.is_empty()
+            && !(file.starts_with("sim/cocotb-rs/src/") && text.contains("SAFETY:"))
+            && !file.ends_with("tests/tidy.rs")
+        {
             found.push(format!("{file}: lines {unsafe_lines:?}"));
         }
     }
@@ -132,7 +149,8 @@ fn unsafe_code_stands_only_where_it_is_argued() {
 
 #[test]
 fn tests_are_neither_ignored_nor_silenced() {
-    let marks = [concat!("#[ig", "nore"), concat!("to", "do!("), concat!("unimple", "mented!("), concat!("assert!(tr", "ue)")];
+    let marks =
+        [concat!("#[ig", "nore"), concat!("to", "do!("), concat!("unimple", "mented!("), concat!("assert!(tr", "ue)")];
     let mut found = vec![];
     for (file, text) in tracked(".rs") {
         for (number, line) in text.lines().enumerate() {

@@ -1,2 +1,43 @@
 //! Command line of the simulator.
-fn main() {}
+//!
+//! Exit codes: 0 done, 1 it ran and the answer is no, 2 it could not run.
+#![forbid(unsafe_code)]
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+// Sizes, rates, times and fractions as people write them.
+mod units;
+
+// Results on stdout, progress and errors on stderr.
+mod output;
+
+// The main job.
+mod transfer;
+
+/// Simulates MetaRoCE cards: the emitted RTL under Verilator, driven by the card's own driver.
+#[derive(Parser)]
+#[command(name = "nicsim", version, arg_required_else_help = true)]
+struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Send a file from one simulated card to another over a lossy multi-path network
+    Transfer(transfer::TransferArgs),
+}
+
+fn main() -> ExitCode {
+    let result = match Args::parse().command {
+        Command::Transfer(args) => transfer::run(&args),
+    };
+    result.unwrap_or_else(|error| {
+        if output::is_closed_pipe(&error) {
+            return ExitCode::SUCCESS;
+        }
+        eprintln!("nicsim: {error:#}");
+        ExitCode::from(2)
+    })
+}

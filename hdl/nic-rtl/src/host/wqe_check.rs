@@ -114,7 +114,8 @@ module! {
 
         let (opcode, length) = (of_wqe("opcode"), of_wqe("length"));
         let opcodes: Vec<S> = WqeOpcode::ALL.iter().map(|code| opcode.eq(*code as u8)).collect();
-        let bad_op = !b.or_tree(&opcodes) | has_reserved | !conn.valid;
+        let is_known = b.or_tree(&opcodes).named("is_known");
+        let bad_op = !is_known | has_reserved | !conn.valid;
         let too_long = length.gt(MSG_BYTES_MAX as u64);
         let found = b.select(
             &[
@@ -131,7 +132,8 @@ module! {
             conn: s1.conn,
             index: s1.index,
             life: s1.life,
-            opcode: zero_when_flushed(opcode),
+            // What completes carries an opcode that exists: a receive's could not be told from it otherwise.
+            opcode: zero_when_flushed(opcode & is_known.rep(8)),
             signaled: of_wqe("signaled"),
             solicited: of_wqe("solicited"),
             fence: of_wqe("fence"),

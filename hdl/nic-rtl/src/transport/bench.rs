@@ -91,10 +91,19 @@ struct Counting {
     amount: Pin,
 }
 
-/// All ports of one cycle.
+/// An output in a [`Trace`].
+pub(super) struct Output {
+    pub name: String,
+    /// Index of the output that says whether this one counts.
+    pub valid: Option<usize>,
+    /// Part of a read port, which shows a row that nobody may have asked for.
+    pub is_read_port: bool,
+}
+
+/// All ports of every cycle.
 pub(super) struct Trace {
-    pub inputs: Vec<(String, u32)>,
-    pub outputs: Vec<(String, u32)>,
+    pub inputs: Vec<String>,
+    pub outputs: Vec<Output>,
     pub cycles: Vec<(Vec<Vec<u64>>, Vec<Vec<u64>>)>,
 }
 
@@ -158,13 +167,29 @@ impl Bench {
 
     /// Records every cycle from now on.
     pub(super) fn record(&mut self, def: &ModDef) {
-        let list = |out: bool| {
+        let names = |out: bool| {
             let ports = def.ports.iter().filter(|p| !p.is_clock_or_reset() && p.is_output == out);
-            ports.map(|p| (p.name.clone(), p.width)).collect::<Vec<_>>()
+            ports.map(|p| p.name.clone()).collect::<Vec<_>>()
         };
-        let (inputs, outputs) = (list(false), list(true));
-        let pins = |v: &[(String, u32)]| v.iter().map(|(name, _)| self.sim.pin(name)).collect::<Vec<_>>();
-        let (a, b) = (pins(&inputs), pins(&outputs));
+        let (inputs, output_names) = (names(false), names(true));
+        let at = |name: &str| output_names.iter().position(|n| n == name);
+        let mut outputs: Vec<Output> =
+            output_names.iter().map(|n| Output { name: n.clone(), valid: None, is_read_port: false }).collect();
+        for g in &def.groups {
+            for k in 0..g.len.unwrap_or(1) {
+                let prefix = if g.len.is_some() { format!("{}_{k}", g.name) } else { g.name.clone() };
+                let valid = at(&format!("{prefix}_valid"));
+                let has = |name: &str| g.layout.fields.iter().any(|f| f.name == name);
+                for f in g.layout.fields.iter().filter(|f| !f.name.is_empty() && f.name != "valid") {
+                    if let Some(i) = at(&format!("{prefix}_{}", f.name)) {
+                        outputs[i].valid = valid;
+                        outputs[i].is_read_port = has("conn") && !has("valid");
+                    }
+                }
+            }
+        }
+        let pins = |names: &[String]| names.iter().map(|n| self.sim.pin(n)).collect::<Vec<_>>();
+        let (a, b) = (pins(&inputs), pins(&output_names));
         self.trace = Some((Trace { inputs, outputs, cycles: vec![] }, a, b));
     }
 

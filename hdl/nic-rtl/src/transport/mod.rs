@@ -52,6 +52,20 @@ mod ack_gen;
 /// The engine of the receiving side.
 pub mod path_rx;
 
+// Messages on their way in.
+
+/// Which message a packet belongs to, and whether it may be taken.
+mod accept;
+
+/// The payload's way to memory.
+mod placement;
+
+/// What becomes of each received packet.
+pub mod responder;
+
+/// Completes received messages in order.
+pub mod msg_rx;
+
 // Test bench.
 #[cfg(test)]
 mod bench;

@@ -7,7 +7,7 @@ layout! {
     pub struct Cqe[32]: little {
         /// Connection that completes.
         qpn / set_qpn: 24 as Qpn,
-        /// What completes: see the CQE opcodes.
+        /// What completes: see the CQE opcodes. WRITE for a WQE of unknown opcode or flushed unread.
         opcode / set_opcode: 8 as u8,
         /// How it ended: see the status codes.
         status / set_status: 8 as u8,
