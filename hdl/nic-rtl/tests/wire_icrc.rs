@@ -109,24 +109,21 @@ fn insert(engine: Engine, seed: Seed, offered: u32, ready: u32, lengths: &[usize
         let count = room.len().div_ceil(64);
         beats.extend(room.chunks(64).enumerate().map(|(k, b)| (b.to_vec(), k == 0, k + 1 == count, is_ipv6)));
     }
-    let mut is_offered = false;
+    // A beat comes as many cycles after its credit as the block before takes.
+    let mut granted = std::collections::VecDeque::from(vec![false; tx::merge::MERGE_LATENCY as usize]);
     while sink.frames.len() < expected.len() {
-        is_offered |= !beats.is_empty() && rng.percent(offered);
-        dut.set("frame_valid", is_offered.into());
-        if is_offered {
-            let (data, first, last, is_ipv6) = &beats[0];
-            dut.set_wide("frame_data", &words(data));
+        granted.push_back(dut.is_set("room") && rng.percent(offered));
+        let beat = granted.pop_front().unwrap().then(|| beats.pop_front()).flatten();
+        dut.set("frame_valid", beat.is_some().into());
+        if let Some((data, first, last, is_ipv6)) = beat {
+            dut.set_wide("frame_data", &words(&data));
             dut.set("frame_fill", data.len() as u64);
-            dut.set("frame_first", (*first).into());
-            dut.set("frame_last", (*last).into());
-            dut.set("frame_is_ipv6", (*is_ipv6).into());
+            dut.set("frame_first", first.into());
+            dut.set("frame_last", last.into());
+            dut.set("frame_is_ipv6", is_ipv6.into());
         }
         sink.drive(&mut dut, &mut rng);
         sink.take(&mut dut);
-        if is_offered && dut.is_set("frame_ready") {
-            beats.pop_front();
-            is_offered = false;
-        }
         dut.clock();
         assert!(dut.cycles() < 100_000, "the block hangs");
     }

@@ -41,9 +41,10 @@ module! {
         rd.set_en(load, rd.inc());
         out_valid.set(load | (out_valid & !tx.ready));
 
-        let held_next = b.select(&[(push & !pop, held.inc()), (pop & !push, held.dec())], held).named("held_next");
-        held.set(held_next);
-        has_room.set(held_next.ne(depth));
+        held.set(b.select(&[(push & !pop, held.inc()), (pop & !push, held.dec())], held));
+        // `pop` comes late, so it decides last.
+        let fills = held.eq(depth) | (held.eq(depth - 1) & push);
+        has_room.set(pop | !fills);
         let peak = b.reg_reset("peak", count, 0);
         peak.set_en(held.gt(peak), held);
 

@@ -95,8 +95,8 @@ record! {
         shift: payload_shifts().len() as u32,
         /// Beats of payload.
         payload_beats: 8,
-        /// Beats of the frame, ICRC included.
-        frame_beats: 8,
+        /// Index of the frame's last beat, ICRC included.
+        last_beat: 8,
         /// Length of the frame, ICRC included. Bytes.
         frame_len: LEN_BITS,
         /// The frame has a beat less than was reckoned.
@@ -198,9 +198,9 @@ module! {
         let bytes = h4_is_ipv6.mux(h4_transport.cat(h4_ipv6), h4_transport.cat(h4_ipv4).zext(bits));
         let shifts: Vec<S> =
             payload_shifts().into_iter().map(|s| shifts_by(b, &all, h4_chain, h4_is_ipv6, s)).collect();
-        let h5_beats = whole_beats(h4_frame_len + (BEAT_BYTES - 1)).delay("h5_beats", 1);
+        let h5_last_beat = whole_beats(h4_frame_len - 1).delay("h5_last_beat", 1);
         let h5_payload_beats = whole_beats(h4_len + (BEAT_BYTES - 1)).delay("h5_payload_beats", 1);
-        let h5_reckoned = (whole_beats(h4_len) + RECKONED_BEATS).delay("h5_reckoned", 1);
+        let h5_reckoned = (whole_beats(h4_len) + (RECKONED_BEATS - 1)).delay("h5_reckoned", 1);
         let words = h4_ipv4.bits(8 * Eth::LEN as u32, 8 * Ipv4::LEN as u32).chunks(16);
         let mut pairs = vec![];
         for (k, pair) in words.chunks(2).enumerate() {
@@ -224,9 +224,9 @@ module! {
             bytes: bytes.delay("bytes", 6) | checksum,
             shift: one_hot(b, &shifts).delay("shift", 6),
             payload_beats: h5_payload_beats.delay("payload_beats", 5),
-            frame_beats: h5_beats.delay("beats", 5),
+            last_beat: h5_last_beat.delay("last_beat", 5),
             frame_len: h4_frame_len.delay("frame_len", 6),
-            spare: h5_reckoned.ne(h5_beats).delay("spare", 5),
+            spare: h5_reckoned.ne(h5_last_beat).delay("spare", 5),
             is_ipv6: h10_is_ipv6,
         };
         let queue = fifo::pushed(b, "headers", h1_valid.delay_reset("valid", 9), &done, HEADERS);

@@ -7,7 +7,8 @@
 //! | `payload` | [`PayloadBeat`] | valid/ready | the payload of these packets, in order |
 //! | `conn`, `ah` | [`ConnRead`], [`AhRead`] | | rows of the connection |
 //! | `dport` | 16 | | UDP destination port |
-//! | `frame` | [`FrameBeat`] | valid/ready | frames, pad and ICRC zero |
+//! | `room` | 1 | | a beat may be sent, with all that is under way |
+//! | `frame` | [`FrameBeats`] | valid only | frames, pad and ICRC zero |
 //! | `count_frames`, `count_bytes` | [`Count`] | valid only | `tx_frames_count`, `tx_bytes` |
 //!
 //! Latency 14 cycles from `packet` to the frame's first beat; 1 beat per cycle, without a gap within a frame. Reset
@@ -15,7 +16,7 @@
 
 use super::{
     header::HeaderBytes,
-    merge::{FrameBeat, Merge},
+    merge::{FrameBeats, Merge},
     payload::PayloadBeat,
 };
 use crate::stream::{AckPacket, AhRead, ConnRead, Count, TxPacket};
@@ -30,7 +31,8 @@ module! {
         conn: out ConnRead,
         ah: out AhRead,
         dport: in Uint(16),
-        frame: out Stream<FrameBeat>,
+        room: in Uint(1),
+        frame: out FrameBeats,
         count_frames: out Count,
         count_bytes: out Count,
     } |b| {
@@ -45,6 +47,7 @@ module! {
         b.connect(&header.header, &merge.header);
         b.connect(&payload, &merge.payload);
         header.sent.set(merge.sent);
+        merge.room.set(room);
         b.connect(&merge.frame, &frame);
         b.connect(&merge.count_frames, &count_frames);
         b.connect(&merge.count_bytes, &count_bytes);

@@ -11,7 +11,7 @@
 //! | `m_axis` | 512-bit AXI-Stream | valid/ready | frames without FCS and without gaps; `tuser` is 0 |
 //! | `count_frames`, `count_bytes` | [`Count`] | valid only | `tx_frames_count`, `tx_bytes` |
 //!
-//! Latency 25 cycles from an acknowledgement to its first beat; of a packet that after the last beat of its payload,
+//! Latency 24 cycles from an acknowledgement to its first beat; of a packet that after the last beat of its payload,
 //! plus 3. 1 beat per cycle. Reset drops what is under way. Drops: see [`payload`](super::payload).
 
 use super::{header_build::HeaderBuild, icrc::Icrc, payload::Payload};
@@ -55,6 +55,7 @@ module! {
 
         let icrc = Icrc::at(b, "icrc");
         b.connect(&build.frame, &icrc.frame);
+        build.room.set(icrc.room);
         b.connect(&icrc.m_axis, &m_axis);
     }
 }
