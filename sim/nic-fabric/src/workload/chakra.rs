@@ -235,8 +235,11 @@ struct NodeSteps {
     done: StepId,
 }
 
-/// A send or receive that waits for its other half: which node of which rank.
+/// A send or receive that waits for its other half: rank, place of the node, bytes.
 type Half = (u32, usize, u64);
+
+/// By source, destination and tag: sends, and receives.
+type Channels = BTreeMap<(u32, u32, u64), (Vec<Half>, Vec<Half>)>;
 
 struct Assembly<'a> {
     files: &'a [(&'a str, &'a [u8])],
@@ -258,7 +261,7 @@ impl Assembly<'_> {
     fn build(&self) -> Result<Workload, ParseError> {
         let mut builder = Builder::new(self.count);
         let mut steps: Vec<Vec<NodeSteps>> = Vec::new();
-        let mut channels: BTreeMap<(u32, u32, u64), (Vec<Half>, Vec<Half>)> = BTreeMap::new();
+        let mut channels = Channels::new();
         let mut collectives: Vec<Vec<usize>> = Vec::new();
         // Per step where it comes from, for those that may be in a cycle.
         let mut origins: Vec<(u32, usize)> = Vec::new();
@@ -329,7 +332,7 @@ impl Assembly<'_> {
         &self,
         builder: &mut Builder,
         steps: &[Vec<NodeSteps>],
-        channels: &BTreeMap<(u32, u32, u64), (Vec<Half>, Vec<Half>)>,
+        channels: &Channels,
     ) -> Result<(), ParseError> {
         for (&(src, dst, tag), (sends, receives)) in channels {
             for (send, receive) in sends.iter().zip(receives) {
