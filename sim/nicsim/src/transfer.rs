@@ -4,6 +4,7 @@ use crate::output::{bytes_bar, grouped, line, table, thousandths};
 use crate::units;
 use anyhow::{bail, Context, Result};
 use clap::Args;
+use cpu_time::ProcessTime;
 use nic_rtl::params::NicParams;
 use nic_testbench::bench::{Surroundings, TraceConfig};
 use nic_testbench::transfer::{self, TransferPlan, TransferReport};
@@ -13,7 +14,6 @@ use std::fs::File;
 use std::io::BufWriter;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Instant;
 
 /// Largest file: it is held in memory three times.
 const FILE_BYTES_MAX: u64 = 1 << 30;
@@ -123,7 +123,7 @@ pub fn run(args: &TransferArgs) -> Result<ExitCode> {
     bar.tick();
     let mut first = None;
     let outcome = transfer::run(&plan, |p| {
-        first.get_or_insert_with(|| (Instant::now(), p.cycles));
+        first.get_or_insert_with(|| (ProcessTime::now(), p.cycles));
         bar.set_message("sending");
         bar.set_position(p.done_bytes);
     });
@@ -140,9 +140,9 @@ pub fn run(args: &TransferArgs) -> Result<ExitCode> {
         }
         Err(error) => return Err(anyhow::Error::new(error).context("the transfer could not run")),
     };
-    // Cycles of both cards since the first progress, per second of real time of this one thread.
+    // Clock cycles that both cards went through since the first progress, per second of CPU time of all threads.
     let cycles_per_s = first.map_or(0, |(at, cycles)| {
-        let done = report.simulated_cycles.saturating_sub(2 * cycles);
+        let done = (report.simulated_cycles / 2).saturating_sub(cycles);
         (u128::from(done) * 1_000_000 / at.elapsed().as_micros().max(1)) as u64
     });
     write_all(out, &report.received).with_context(|| format!("writing {}", args.out.display()))?;
@@ -190,7 +190,7 @@ fn to_json(plan: &TransferPlan, r: &TransferReport, is_equal: bool, cycles_per_s
         "network_drops": drops,
         "counters": counters,
         "iommu_faults": r.iommu_faults,
-        "cycles_per_second": cycles_per_s,
+        "cycles_per_cpu_second": cycles_per_s,
     })
 }
 
@@ -214,7 +214,10 @@ fn to_text(plan: &TransferPlan, r: &TransferReport, is_equal: bool, cycles_per_s
             format!("{} by gap, {} by timeout", r.counter("tx_rtx_gap_count").0, r.counter("tx_rtx_rto_count").0),
         ],
         vec!["duplicates".into(), grouped(r.counter("rx_duplicate_count").1)],
-        vec!["simulation speed".into(), format!("{} kilo-cycles per second", thousandths(cycles_per_s))],
+        vec![
+            "simulation speed".into(),
+            format!("{} kilo-cycles per second of CPU time, both cards together", thousandths(cycles_per_s)),
+        ],
     ]);
     out.push('\n');
     let mut rows = vec![vec!["counter".to_string(), "sender".into(), "receiver".into()]];
