@@ -261,7 +261,7 @@ impl Connection {
         }
         if self.has_new() {
             self.activate(core);
-        } else {
+        } else if self.in_idle == 0 {
             self.go_idle(core, now);
         }
     }

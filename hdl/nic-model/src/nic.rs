@@ -293,12 +293,16 @@ impl Nic {
             if self.new_packet(now, plane, mem, out) {
                 return true;
             }
-            // Connections that ran out of packets may have left markers.
+            // Connections that ran out of packets, or of copies, leave markers.
             if self.core.planes[at].control.is_empty() {
-                break;
+                if self.redundant_copy(now, plane, mem, out) {
+                    return true;
+                }
+                if self.core.planes[at].control.is_empty() {
+                    return false;
+                }
             }
         }
-        self.redundant_copy(now, plane, mem, out)
     }
 
     fn build_control(&mut self, now: Time, plane: u8, control: Control) -> Option<Packet> {
@@ -386,6 +390,9 @@ impl Nic {
                 return true;
             }
             c.in_idle &= !(1 << plane);
+            if !c.has_new() {
+                c.go_idle(core, now);
+            }
         }
         false
     }
@@ -420,7 +427,15 @@ fn on_path_timer(c: &mut Connection, core: &mut Core, now: Time, at: Time, path:
     let plane = p.plane;
     match action {
         TimerAction::None => {}
-        TimerAction::Probe => push_control(core, plane, Control::Probe { conn: c.index, path }),
+        TimerAction::Probe => {
+            push_control(core, plane, Control::Probe { conn: c.index, path });
+            if c.cfg.transport.idle_redundancy && !c.has_new() {
+                if let Some(p) = c.paths.get_mut(index) {
+                    p.renew_redundancy();
+                }
+                c.offer_copies(core);
+            }
+        }
         TimerAction::Retransmit => core.counters.count(Counter::PathRto),
         TimerAction::Reaim => {
             core.counters.count(Counter::PathRto);

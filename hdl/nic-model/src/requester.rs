@@ -147,6 +147,19 @@ impl Requester {
         })
     }
 
+    /// True when the streams have no more than `bytes` to send.
+    pub fn is_nearly_sent(&self, bytes: u32) -> bool {
+        match (self.ring.front(), self.ring.len()) {
+            (None, _) => true,
+            (Some(only), 1) => {
+                let s = &self.streams[usize::from(*only)];
+                let left = s.current.and_then(|slot| self.messages.get(slot)).map_or(0, |m| m.wr.len - m.next);
+                s.queue.is_empty() && left <= bytes
+            }
+            _ => false,
+        }
+    }
+
     /// True when no message is queued or under way.
     pub fn is_quiet(&self) -> bool {
         self.streams.iter().all(|s| s.queue.is_empty() && s.window.is_empty())

@@ -135,7 +135,9 @@ impl Connection {
         // With a small window the sender would wait for an acknowledgement that the receiver holds back.
         let is_window_spent = cwnd_pkts <= self.cfg.transport.ack_packets && path.window.in_flight_pkts() >= cwnd_pkts;
         let Some(place) = self.describe(desc, &mut packet) else { return false };
-        packet.ack_req = place.is_last || is_window_spent;
+        // The last packets each end the burst of their path.
+        let ends_burst = || self.requester.is_nearly_sent(self.paths.len() as u32 * self.pmtu_bytes());
+        packet.ack_req = place.is_last || is_window_spent || ends_burst();
         packet.rtx = way == Way::Again;
         packet.eob = !(self.requester.has_more() || self.responder.has_answers());
         let payload = match place.iova {
@@ -179,14 +181,19 @@ impl Connection {
             }
         }
         if self.cfg.transport.idle_redundancy {
-            let mut missing = self.paths.plane_mask() & !self.in_idle;
-            while missing != 0 {
-                let plane = missing.trailing_zeros() as usize;
-                missing &= missing - 1;
-                if let Some(queue) = core.planes.get_mut(plane) {
-                    queue.idle.push_back(self.index);
-                    self.in_idle |= 1 << plane;
-                }
+            self.offer_copies(core);
+        }
+    }
+
+    /// Lets the ports ask for copies when they have nothing else.
+    pub fn offer_copies(&mut self, core: &mut Core) {
+        let mut missing = self.paths.plane_mask() & !self.in_idle;
+        while missing != 0 {
+            let plane = missing.trailing_zeros() as usize;
+            missing &= missing - 1;
+            if let Some(queue) = core.planes.get_mut(plane) {
+                queue.idle.push_back(self.index);
+                self.in_idle |= 1 << plane;
             }
         }
     }
@@ -226,6 +233,7 @@ impl Connection {
         let sent = self.paths.get_mut(index).and_then(|p| p.send_redundant(now, psn, &self.cfg.transport));
         let Some(desc) = sent else { return false };
         core.counters.count(Counter::TxRedundant);
+        self.is_marker_owed = true;
         self.arm_path(core, index);
         self.data_frame(core, now, index, psn, &desc, Way::Again, mem, out)
     }

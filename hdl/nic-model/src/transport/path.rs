@@ -248,6 +248,8 @@ impl TxPath {
             entry.queued = false;
             entry.gap_resent = entry.cause == Cause::Gap;
             entry.retries = entry.retries.saturating_add(1);
+            // Copying a repair at once would only hide from the gap rule that it was lost too.
+            entry.redundant = true;
             (entry.tx_ts, entry.epoch) = (ticks, epoch);
             let (desc, cause) = (entry.desc, entry.cause);
             self.base = now;
@@ -275,12 +277,22 @@ impl TxPath {
         }
     }
 
-    /// Clock of the newest outstanding packet that was sent only once.
+    /// The newest outstanding packet that may be copied, and the clock of its last transmission.
     pub fn redundancy_candidate(&self) -> Option<(Psn, Ticks)> {
         self.window.outstanding().rev().find_map(|psn| {
             let e = self.window.entry(psn)?;
             (!e.redundant && e.retries == 0 && !e.queued).then_some((psn, e.tx_ts))
         })
+    }
+
+    /// Lets every outstanding packet be copied once more: nothing was heard for a while.
+    pub fn renew_redundancy(&mut self) {
+        for i in 0..self.window.span_pkts() {
+            let psn = self.window.una() + i;
+            if let Some(e) = self.window.entry_mut(psn) {
+                e.redundant = false;
+            }
+        }
     }
 
     /// Sends `psn` once more in idle time; it counts as sent now.
@@ -291,6 +303,8 @@ impl TxPath {
         (entry.tx_ts, entry.epoch) = (ticks, epoch);
         let desc = entry.desc;
         self.base = now;
+        // Another marker after the copies, since a copy looks like a packet under way until something later answers.
+        self.marker_owed = true;
         self.stats.redundant_pkts += 1;
         Some(desc)
     }

@@ -367,7 +367,7 @@ mod tests {
         assert_eq!(pacer.ready_at(Time(u64::MAX - 1), u32::MAX), Time(u64::MAX - 1));
         assert!(pacer.window_pkts(Time(1), u64::MAX, 1024).is_some_and(|w| w > 1_000_000));
         pacer.on_hint(Time(0), HintSeq::new(2), 1, u64::MAX);
-        pacer.spend(Time(5), u32::MAX);
+        (0..1000).for_each(|_| pacer.spend(Time(5), u32::MAX));
         assert!(pacer.ready_at(Time(5), 1) > Time(5));
     }
 }

@@ -64,7 +64,7 @@ pub struct InFlight {
     pub cause: Cause,
     /// Its last transmission was triggered by a gap: a duplicate of it speaks of reordering.
     pub gap_resent: bool,
-    /// It was sent once more in idle time.
+    /// It was sent once more, in idle time or for a loss: no further copy in idle time.
     pub redundant: bool,
 }
 

@@ -1,0 +1,205 @@
+//! Tail markers, idle-time redundancy, adaptive tolerance of reordering, hints, and the loss of every packet position.
+
+mod bench;
+
+use bench::{local, remote, Bench, Cable, Fate, US};
+use nic_model::memory::VirtualMemory;
+use nic_model::time::Time;
+use nic_model::wire::packet::Body;
+use nic_model::wire::parser::{parse, PortFilter};
+use nic_model::work::{RecvWr, SendOp, SendWr};
+use nic_spec::csr::stats::Counter;
+
+const ANY: PortFilter = PortFilter { mac: None, udp_dport: 4791, frame_bytes_max: 9216, elide_icrc: false };
+
+fn write(len: u32) -> SendWr {
+    SendWr::new(0, SendOp::Write { remote: remote(0), imm: None }, local(0), len)
+}
+
+/// Times of `count` messages of `len` bytes, each posted when the one before is complete, sorted, ps.
+fn synchronous(seed: u64, cable: Cable, len: u32, count: usize, redundancy: bool) -> (Vec<u64>, Bench<VirtualMemory>) {
+    let mut b = Bench::with_memory(seed, cable, 1, 1 << 30, [VirtualMemory::default(); 2]);
+    let [tx, _] = b.connect(0, 12, |_, c| c.transport.idle_redundancy = redundancy);
+    let mut times = Vec::new();
+    for _ in 0..count {
+        let start = b.now;
+        b.nics[0].post_send(b.now, tx, 1, write(len)).expect("room");
+        assert!(b.run_until(100_000 * US, |b| b.nics[0].poll_completion(0).is_some()), "seed {seed}");
+        times.push(b.now.since_ps(start));
+    }
+    // The first ones learn the round trip.
+    times.drain(..count / 10);
+    times.sort_unstable();
+    (times, b)
+}
+
+const CABLE: Cable = Cable {
+    rate_mbps: 400_000,
+    delay_ps: 5 * US,
+    loss_ppm: 0,
+    duplicate_ppm: 0,
+    reorder_ppm: 0,
+    reorder_ps: 0,
+    damage_ppm: 0,
+};
+
+#[test]
+fn copies_in_idle_time_hide_the_loss_of_synchronous_messages() {
+    let lossy = Cable { loss_ppm: 10_000, ..CABLE };
+    for (len, want) in [(64 << 10, 95), (1 << 20, 89)] {
+        let count = if len > 1 << 18 { 80 } else { 400 };
+        let total = |times: &[u64]| times.iter().sum::<u64>();
+        let (clean, b) = synchronous(1, CABLE, len, count, true);
+        assert_eq!(b.nics[0].counters().get(Counter::TxRtxGap), 0);
+        let (times, _) = synchronous(1, lossy, len, count, true);
+        let share = total(&clean) * 100 / total(&times);
+        assert!(share >= want, "{len} bytes: {share} % of lossless");
+        let (without, _) = synchronous(1, lossy, len, count, false);
+        assert!(total(&without) > total(&times), "{len} bytes");
+        let (p99, p99_clean) = (times[times.len() * 99 / 100], clean[clean.len() * 99 / 100]);
+        assert!(p99 * 10 <= p99_clean * 25, "{len} bytes: p99 {p99} of {p99_clean}");
+    }
+}
+
+#[test]
+fn without_copies_a_marker_finds_a_lost_tail_in_one_more_round_trip() {
+    // The last packet of the message is lost once.
+    let mut b = Bench::with_memory(1, CABLE, 1, 1 << 30, [VirtualMemory::default(); 2]);
+    let [tx, _] = b.connect(0, 4, |_, c| c.transport.idle_redundancy = false);
+    b.nics[0].post_send(b.now, tx, 1, write(40_960)).expect("room");
+    b.run(1000 * US);
+    assert!(b.nics[0].poll_completion(0).is_some());
+    b.hook = Some(Box::new(|_, _, _, f| match parse(f, &ANY).map(|p| (p.rtx, p.body)) {
+        Ok((false, Body::Write(m, _))) if m.last => Fate::Drop,
+        _ => Fate::Pass,
+    }));
+    let start = b.now;
+    b.nics[0].post_send(b.now, tx, 1, write(40_960)).expect("room");
+    assert!(b.run_until(1000 * US, |b| b.nics[0].poll_completion(0).is_some()));
+    let took = b.now.since_ps(start);
+    assert!((20 * US..24 * US).contains(&took), "{took}: one round trip to find out, one to repair");
+    assert_eq!(b.nics[0].counters().get(Counter::PathRto), 0);
+}
+
+#[test]
+fn the_loss_of_any_single_frame_is_repaired() {
+    // A message of seven packets with immediate data each way; frame number n of the exchange is lost, for every n.
+    let mut n = 0;
+    loop {
+        let mut b = Bench::new(1, CABLE, 1, 1 << 16);
+        b.fill(0);
+        let [tx, rx] = b.connect(0, 3, |_, _| ());
+        let mut count = 0;
+        b.hook = Some(Box::new(move |_, _, _, _| {
+            count += 1;
+            if count == n + 1 {
+                Fate::Drop
+            } else {
+                Fate::Pass
+            }
+        }));
+        b.nics[1]
+            .post_recv(b.now, rx, 1, RecvWr { wr_id: 1, local: Default::default(), len: 0, tag: None })
+            .expect("room");
+        let imm = SendOp::Write { remote: remote(0x8000), imm: Some(7) };
+        b.nics[0].post_send(b.now, tx, 1, SendWr::new(0, imm, local(0), 25_000)).expect("room");
+        let read = SendOp::Read { remote: remote(0x8000) };
+        b.nics[0].post_send(b.now, tx, 1, SendWr::new(1, read, local(0xd000), 9000)).expect("room");
+        let start = b.now;
+        let mut got = 0;
+        let is_done = b.run_until(50_000 * US, |b| {
+            got += b.completions(0, 0).len();
+            got == 2
+        });
+        assert!(is_done, "frame {n}");
+        assert!(b.now.since_ps(start) < 1300 * US, "frame {n}: {} ps", b.now.since_ps(start));
+        assert!(b.mems[1].bytes[0x8000..][..25_000] == b.mems[0].bytes[..25_000], "frame {n}");
+        assert_eq!(b.completions(1, 0).len(), 1, "frame {n}");
+        b.run(5_000 * US);
+        if b.sent <= n as u64 {
+            break;
+        }
+        n += 1;
+    }
+    assert!(n > 20, "{n} frames");
+}
+
+#[test]
+fn switches_that_spray_packets_are_tolerated_after_a_short_while() {
+    // One packet in five is up to 3 us late, as if it had met a queue on another way.
+    let cable = Cable { reorder_ppm: 200_000, reorder_ps: 3 * US, ..CABLE };
+    let mut b = Bench::with_memory(5, cable, 1, 1 << 30, [VirtualMemory::default(); 2]);
+    let [tx, _] = b.connect(0, 12, |_, _| ());
+    b.nics[0].post_send(b.now, tx, 1, write(1 << 30)).expect("room");
+    b.run(500 * US);
+    let (data, spurious) = (b.nics[0].counters().get(Counter::TxData), b.nics[0].counters().get(Counter::TxRtxGap));
+    b.run(2_500 * US);
+    let data = b.nics[0].counters().get(Counter::TxData) - data;
+    let later = b.nics[0].counters().get(Counter::TxRtxGap) - spurious;
+    assert!(later * 1000 <= data, "{later} of {data} packets repeated for nothing, {spurious} at first");
+    let mbps = b.mems[1].written_bytes * 8_000_000 / (3_000 * US);
+    assert!(mbps > 370_000, "{mbps} Mb/s");
+}
+
+#[test]
+fn losses_are_still_found_where_packets_are_sprayed() {
+    let cable = Cable { reorder_ppm: 200_000, reorder_ps: 3 * US, loss_ppm: 10_000, ..CABLE };
+    let mut b = Bench::with_memory(5, cable, 1, 1 << 30, [VirtualMemory::default(); 2]);
+    let [tx, _] = b.connect(0, 12, |_, _| ());
+    b.nics[0].post_send(b.now, tx, 1, write(64 << 20)).expect("room");
+    assert!(b.run_until(4_000 * US, |b| b.nics[0].poll_completion(0).is_some()));
+    let c = b.nics[0].counters();
+    let (again, data) = (c.get(Counter::TxRtxGap) + c.get(Counter::TxRtxRto), c.get(Counter::TxData));
+    assert!(again * 1000 < data * 15, "{again} of {data}");
+    assert_eq!(c.get(Counter::PathRto), 0);
+}
+
+#[test]
+fn two_senders_to_one_card_are_told_to_share_and_one_is_not_limited() {
+    // Two connections between the same cards stand for two senders: the receiver cannot tell.
+    let mut b = Bench::with_memory(1, CABLE, 1, 1 << 30, [VirtualMemory::default(); 2]);
+    let [first, _] = b.connect(0, 12, |_, _| ());
+    let [second, _] = b.connect(1, 12, |_, _| ());
+    b.nics[0].post_send(b.now, first, 1, write(64 << 20)).expect("room");
+    b.run(100 * US);
+    let alone = b.mems[1].written_bytes;
+    b.nics[0].post_send(b.now, second, 1, write(64 << 20)).expect("room");
+    b.run(30 * US);
+    let hints = std::rc::Rc::new(std::cell::RefCell::new(Vec::new()));
+    let seen = hints.clone();
+    b.hook = Some(Box::new(move |_, side, _, f| {
+        if let (1, Ok(Body::Ack(a))) = (side, parse(f, &ANY).map(|p| p.body)) {
+            seen.borrow_mut().push(a.hint.expect("every acknowledgement has a hint").1);
+        }
+        Fate::Pass
+    }));
+    b.run(20 * US);
+    // 249/256 of 400 Gb/s in two.
+    assert!(hints.borrow().iter().all(|h| *h == 194_531), "{:?}", hints.borrow());
+    let before = b.mems[1].written_bytes;
+    b.run(100 * US);
+    let both = b.mems[1].written_bytes - before;
+    assert!(both * 100 > alone * 94 && both < 4_860_000, "{both} of {alone}");
+}
+
+#[test]
+fn no_copies_are_sent_while_the_receiver_limits_the_sender() {
+    let mut b = Bench::with_memory(1, CABLE, 1, 1 << 30, [VirtualMemory::default(); 2]);
+    let conns = [0, 1].map(|n| b.connect(n, 12, |_, _| ())[0]);
+    // Two connections take turns so that both stay active and each goes idle again and again.
+    for _ in 0..30 {
+        for conn in conns {
+            b.nics[0].post_send(b.now, conn, 1, write(16 << 10)).expect("room");
+        }
+        b.run(6 * US);
+    }
+    let early = b.nics[0].counters().get(Counter::TxRedundant);
+    for _ in 0..100 {
+        for conn in conns {
+            b.nics[0].post_send(b.now, conn, 1, write(16 << 10)).expect("room");
+        }
+        b.run(6 * US);
+    }
+    assert_eq!(b.nics[0].counters().get(Counter::TxRedundant), early);
+    assert!(b.now > Time(0));
+}
