@@ -6,9 +6,10 @@
 //! | port | width | handshake | meaning |
 //! |---|---|---|---|
 //! | `rx` | [`Run`] | valid/ready | lines to be accessed; a run of 0 lines gives no burst |
-//! | `tx` | [`Burst`] | valid/ready | bursts in order of address |
+//! | `tx` | [`Burst`] | valid/ready | bursts in order of address, registered |
 //!
-//! Latency 1 cycle; 1 burst per cycle, the next run without a gap. Reset forgets the run. State: one run. Drops: none.
+//! Latency 2 cycles; 1 burst per cycle, the next run without a gap. Reset forgets the run. State: one run and one burst.
+//! Drops: none.
 
 use rtl_graph::*;
 
@@ -55,7 +56,9 @@ module! {
         let to_border = (b.lit(burst_beats.into(), RUN_BITS) - line.trunc(offset_bits).zext(RUN_BITS)).named("to_border");
         let is_last = left.le(to_border).named("is_last");
         let beats = is_last.mux(left, to_border).named("beats");
-        let fire = (active & tx.ready).named("fire");
+        let out_valid = b.reg_reset("out_valid", 1, 0);
+        let out_free = !out_valid | tx.ready;
+        let fire = (active & out_free).named("fire");
         let free = (!active | (fire & is_last)).named("free");
         let take = (free & rx.valid).named("take");
 
@@ -65,7 +68,9 @@ module! {
         line.set(take.mux(rx.data.line, fire.mux(border, line)));
         left.set(take.mux(rx.data.beats, fire.mux(left - to_border, left)));
         rx.ready.set(free);
-        tx.put(active, &Burst { line, len: beats.dec().trunc(8), last: is_last });
+        let burst = Burst { line, len: beats.dec().trunc(8), last: is_last };
+        out_valid.set_en(out_free, active);
+        tx.put(out_valid, &burst.reg_en("out", fire));
 
         let past = line.trunc(6).zext(RUN_BITS) + beats;
         b.assert("no_burst_crosses_4_kib", !active | past.le(64));
@@ -130,7 +135,7 @@ mod tests {
         sim.poke("rx_valid", 1);
         sim.poke("rx_beats", 1);
         sim.poke("tx_ready", 1);
-        sim.clock();
+        sim.clocks(2);
         for _ in 0..10 {
             assert_eq!((sim.peek("tx_valid"), sim.peek("rx_ready")), (1, 1));
             sim.clock();

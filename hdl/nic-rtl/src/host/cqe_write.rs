@@ -17,7 +17,7 @@
 //! between the last one and the producer's, or of a queue that is not enabled, does nothing and counts as bad.
 //! Writing a row starts its ring at index 0; answers to entries written before it are ignored.
 //!
-//! Latency 4 cycles from a completion to `cqe`. One event in 2 cycles, so a CQE in 4: row writes before answers before
+//! Latency 5 cycles from a completion to `cqe`. One event in 3 cycles, so a CQE in 6: row writes before answers before
 //! doorbells before completions. Reset disables all queues. State: 125 bits a queue. Drops: as counted.
 
 use super::{
@@ -87,20 +87,22 @@ module! {
         };
         let way = fifo(b, "way", &way_in, CQES_ON_THE_WAY);
 
-        // An event chooses a row; in the next cycle it acts on it. None starts that could then not be finished.
-        let acting = b.reg_reset("acting", 1, 0);
+        // An event chooses a row, then the row is weighed, then the event acts on it. None starts that could then not be
+        // finished.
+        let (weighing, acting) = (b.reg_reset("weighing", 1, 0), b.reg_reset("acting", 1, 0));
         let irq_valid = b.reg_reset("irq_valid", 1, 0);
-        let idle = (!acting & !irq_valid).named("idle");
+        let idle = (!weighing & !acting & !irq_valid).named("idle");
         let is_cq = ctx.data.table.eq(Table::Cq as u8);
         let do_ctx = idle & ctx.valid & is_cq;
         let do_answer = idle & !do_ctx & cqe_done.valid & way.valid;
         let do_doorbell = idle & !do_ctx & !do_answer & doorbell.valid;
         let do_cqe = idle & !do_ctx & !do_answer & !do_doorbell & done.valid & !out_valid & way_in.ready;
-        acting.set(do_ctx | do_answer | do_doorbell | do_cqe);
-        let act_ctx = do_ctx.delay_reset("act_ctx", 1);
-        let act_answer = do_answer.delay_reset("act_answer", 1);
-        let act_doorbell = do_doorbell.delay_reset("act_doorbell", 1);
-        let act_cqe = do_cqe.delay_reset("act_cqe", 1);
+        weighing.set(do_ctx | do_answer | do_doorbell | do_cqe);
+        acting.set(weighing);
+        let act_ctx = do_ctx.delay_reset("act_ctx", 2);
+        let act_answer = do_answer.delay_reset("act_answer", 2);
+        let act_doorbell = do_doorbell.delay_reset("act_doorbell", 2);
+        let act_cqe = do_cqe.delay_reset("act_cqe", 2);
         let index = b.select(
             &[
                 (do_ctx, ctx.data.index.trunc(bits)),
@@ -109,11 +111,28 @@ module! {
             ],
             done.data.cq.trunc(bits),
         );
-        let cq = index.delay("act_cq", 1);
         let rows = b.mem("rows", cqs.into(), Ring::width()).zeroed();
-        let ring = Ring::unpack(rows.read(index)).named("row");
-        let is_enabled = bit_of(enabled, cq).named("is_enabled");
-        let size = b.lit(1, 16).shl_by(ring.log2_size).named("size");
+
+        // Weighed: what the row says of each kind of event.
+        let weighed = index.delay("weighed", 1);
+        let row = Ring::unpack(rows.read(index)).named("row");
+        let kept = |name, value| S::delay(value, name, 1);
+        let size = b.lit(1, 16).shl_by(row.log2_size).named("size");
+        let unconsumed = (row.producer - row.consumer).named("unconsumed");
+        let on_the_way = (row.producer - row.written).named("on_the_way");
+        let is_enabled = kept("is_enabled", bit_of(enabled, weighed));
+        let life_now = kept("life_now", bit_of(life, weighed));
+        let is_full = kept("is_full", unconsumed.ge(size));
+        // Software may have seen, and consumed, an entry before its answer came.
+        let is_news = kept("is_news", on_the_way.dec().lt(unconsumed));
+        let is_between = kept("is_between", (doorbell.data.index - row.consumer).le(unconsumed));
+        let has_unseen = kept("has_unseen", on_the_way.lt(row.producer - doorbell.data.index));
+        let slot = row.producer & size.dec();
+        let slot = kept("slot", slot);
+        // The bit above the slot counts the rounds. A ring of 2^15 entries has it too.
+        let phase = kept("phase", (row.producer & size).is_zero());
+        let ring = row.delayed("kept");
+        let cq = kept("cq", weighed);
         let here = |on| at(on, cq, cqs);
 
         // A row is written.
@@ -135,20 +154,14 @@ module! {
         // The memory has answered.
         cqe_done.ready.set(act_answer);
         way.ready.set(act_answer);
-        let is_current = way.data.life.eq(bit_of(life, cq));
-        let arrives = (act_answer & is_current).named("arrives");
-        // Software may have seen, and consumed, an entry before its answer came.
-        let on_the_way = ring.producer - ring.written;
-        let is_news = on_the_way.dec().lt(ring.producer - ring.consumer);
+        let arrives = (act_answer & way.data.life.eq(life_now)).named("arrives");
         let raised = (arrives & ring.armed & is_news).named("raised");
         let answered = Ring { written: ring.written.inc(), armed: ring.armed & !is_news, ..ring };
 
         // A doorbell.
         doorbell.ready.set(act_doorbell);
-        let moves = doorbell.data.index - ring.consumer;
-        let is_good = (is_enabled & moves.le(ring.producer - ring.consumer)).named("doorbell_is_good");
+        let is_good = (is_enabled & is_between).named("doorbell_is_good");
         let rung = (act_doorbell & is_good).named("rung");
-        let has_unseen = on_the_way.lt(ring.producer - doorbell.data.index).named("has_unseen");
         let at_once = (rung & doorbell.data.arm & has_unseen).named("at_once");
         let consumed =
             Ring { consumer: doorbell.data.index, armed: ring.armed | (doorbell.data.arm & !has_unseen), ..ring };
@@ -157,12 +170,8 @@ module! {
         done.ready.set(act_cqe);
         conn_read.conn.set(done.data.conn);
         let is_there = is_enabled & done.data.cq.eq(cq.zext(CQ_BITS));
-        let is_full = (ring.producer - ring.consumer).ge(size).named("is_full");
         let write = (act_cqe & is_there & !is_full).named("write");
         let produced = Ring { producer: ring.producer.inc(), ..ring };
-        let slot = ring.producer & size.dec();
-        // The bit above the slot counts the rounds. A ring of 2^15 entries has it too.
-        let phase = (ring.producer & size).is_zero();
         let c = &done.data;
         let values = [
             ("qpn", ConnContext::unpack(conn_read.row).local_id),
@@ -187,12 +196,13 @@ module! {
                 }
             })
             .collect();
-        let entry = CqeWrite { addr: ring.base + slot.zext(ADDR_BITS).shl(Cqe::LEN.ilog2()), data: b.cat(&parts) };
+        let addr = ring.base + slot.zext(ADDR_BITS).shl(Cqe::LEN.ilog2());
+        let entry = CqeWrite { addr, data: b.cat(&parts) };
         cqe.put(out_valid, &entry.reg_en("out", write));
         out_valid.when(cqe.ready, 0);
         out_valid.when(write, 1);
         way_in.data.cq.set(cq.zext(CQ_BITS));
-        way_in.data.life.set(bit_of(life, cq));
+        way_in.data.life.set(life_now);
         way_in.valid.set(write);
 
         let next = Ring::select(&[(act_ctx, opened), (act_answer, answered), (act_doorbell, consumed)], &produced);

@@ -14,8 +14,8 @@
 //! A connection may have [`CREDITS`] WQEs under way: issued here and not yet `delivered` (or `forgotten`), or delivered to
 //! the requester and not yet `returned`. `reopened` says that the requester forgets what it holds.
 //!
-//! One event in 2 cycles: row writes before doorbells before fetches; fetches round robin over the connections that have
-//! WQEs and credit. Reset disables all queues. State: 100 bits a connection in RAM, 8 in registers. Drops: as counted.
+//! One event in 3 cycles, a fetch in 4: row writes before doorbells before fetches; fetches round robin over the
+//! connections that have WQEs and credit. Reset disables all queues. State: 100 bits a connection in RAM, 8 in registers. Drops: as counted.
 
 use crate::{
     params::NicParams,
@@ -94,8 +94,8 @@ module! {
         let issued = b.wire("issued", conns);
         let has_credit = credits(b, issued, conns, [delivered, forgotten, reopened, returned]);
 
-        // Round robin: the connection behind the last one that fetched. The choice is a cycle old when it is acted upon,
-        // so it is checked again.
+        // Round robin: the connection behind the last one that fetched. The choice is old when it is acted upon, so it is
+        // checked again.
         let behind = vector("behind");
         let able = (has_work & enabled & has_credit).named("able");
         let (is_later, later) = (able & behind).first_one();
@@ -103,25 +103,45 @@ module! {
         let chosen = is_later.mux(later, any).delay("chosen", 1);
         let is_chosen = is_any.delay_reset("is_chosen", 1);
 
-        // An event chooses a row; in the next cycle it acts on it.
+        // An event chooses a row, then the row is weighed, then the event acts on it.
         let room = b.wire("room", 1);
-        let acting = b.reg_reset("acting", 1, 0);
+        let went = b.wire("went", 1);
+        let (weighing, acting) = (b.reg_reset("weighing", 1, 0), b.reg_reset("acting", 1, 0));
+        let idle = (!weighing & !acting).named("idle");
         let is_sq = ctx.data.table.eq(Table::Sq as u8);
         let is_ours = is_sq | ctx.data.table.eq(Table::Conn as u8);
-        let do_ctx = !acting & ctx.valid & is_ours;
-        let do_doorbell = !acting & !do_ctx & doorbell.valid;
-        let do_fetch = !acting & !do_ctx & !do_doorbell & is_chosen & room;
-        acting.set(do_ctx | do_doorbell | do_fetch);
-        let act_ctx = do_ctx.delay_reset("act_ctx", 1);
-        let act_doorbell = do_doorbell.delay_reset("act_doorbell", 1);
-        let act_fetch = do_fetch.delay_reset("act_fetch", 1);
+        let do_ctx = idle & ctx.valid & is_ours;
+        let do_doorbell = idle & !do_ctx & doorbell.valid;
+        // A choice made before the last fetch counted is not worth a try.
+        let is_fresh = !went.delay_reset("went_before", 1);
+        let do_fetch = idle & !do_ctx & !do_doorbell & is_chosen & is_fresh & room;
+        weighing.set(do_ctx | do_doorbell | do_fetch);
+        acting.set(weighing);
+        let act_ctx = do_ctx.delay_reset("act_ctx", 2);
+        let act_doorbell = do_doorbell.delay_reset("act_doorbell", 2);
+        let act_fetch = do_fetch.delay_reset("act_fetch", 2);
         let index = do_doorbell.mux(doorbell.data.number.trunc(bits), do_ctx.mux(ctx.data.index.trunc(bits), chosen));
-        let conn = index.delay("act_conn", 1);
         let rows = b.mem("rows", conns.into(), Queue::width()).zeroed();
-        let queue = Queue::unpack(rows.read(index)).named("row");
-        let size = b.lit(1, 16).shl_by(queue.log2_size).named("size");
-        let is_enabled = bit_of(enabled, conn).named("is_enabled");
-        let old_count = (queue.producer - queue.fetched).named("old_count");
+
+        // Weighed: what the row says of a doorbell and of a fetch. A doorbell with fewer WQEs to fetch than before is an
+        // old one that was overtaken.
+        let weighed = index.delay("weighed", 1);
+        let row = Queue::unpack(rows.read(index)).named("row");
+        let kept = |name, value| S::delay(value, name, 1);
+        let size = b.lit(1, 16).shl_by(row.log2_size).named("size");
+        let old_count = (row.producer - row.fetched).named("old_count");
+        let new_count = (doorbell.data.index - row.fetched).named("new_count");
+        let is_enabled = kept("is_enabled", bit_of(enabled, weighed));
+        let fits = kept("fits", new_count.le(size));
+        let is_more = kept("is_more", new_count.gt(old_count));
+        let has_any = kept("has_any", old_count.any() & bit_of(has_credit, weighed));
+        let is_last = kept("is_last", old_count.eq(1));
+        let flush = kept("flush", bit_of(stop, weighed));
+        let life_now = kept("life_now", bit_of(life_q, weighed));
+        let slot = row.fetched & size.dec();
+        let slot = kept("slot", slot);
+        let queue = row.delayed("kept");
+        let conn = kept("conn", weighed);
         let here = |on| at(on, conn, conns);
 
         // A row is written.
@@ -131,22 +151,20 @@ module! {
         let opened = Queue { base: sq("base_iova"), log2_size: sq("log2_size"), producer: zero, fetched: zero };
         let opens = (act_ctx & is_sq & sq("enabled")).named("opens");
 
-        // A doorbell. A smaller count than before is an old doorbell that was overtaken.
-        let new_count = (doorbell.data.index - queue.fetched).named("new_count");
-        let is_good = (is_enabled & new_count.le(size)).named("is_good");
-        let advances = (act_doorbell & is_good & new_count.gt(old_count)).named("advances");
+        // A doorbell.
+        let is_good = (is_enabled & fits).named("is_good");
+        let advances = (act_doorbell & is_good & is_more).named("advances");
         doorbell.ready.set(act_doorbell);
         count.drive(b, &[(act_doorbell & !is_good, Counter::DoorbellBad)]);
 
         // A fetch.
-        let go = (act_fetch & is_enabled & old_count.any() & bit_of(has_credit, conn)).named("go");
-        let flush = bit_of(stop, conn);
-        let slot = queue.fetched & size.dec();
+        let go = (act_fetch & is_enabled & has_any).named("go");
+        went.set(go);
         let addr = queue.base + slot.zext(ADDR_BITS).shl(Wqe::LEN.ilog2());
         let read = DmaRead { addr, len: b.lit(Wqe::LEN as u64, LEN_BITS) };
         let read_in = Stream { data: read, valid: go & !flush, ready: b.wire("read_ready", 1) };
         b.connect(&skid(b, "read", &read_in), &fetch);
-        let data = Fetch { conn: conn.zext(CONN_BITS), index: queue.fetched, flush, life: bit_of(life_q, conn) };
+        let data = Fetch { conn: conn.zext(CONN_BITS), index: queue.fetched, flush, life: life_now };
         let entry_in = Stream { data, valid: go, ready: b.wire("entry_ready", 1) };
         b.connect(&fifo(b, "entries", &entry_in, FETCHES), &entry);
         room.set(read_in.ready & entry_in.ready);
@@ -159,7 +177,7 @@ module! {
         let next = Queue::select(&[(act_ctx, opened), (act_doorbell, rung)], &fetched);
         rows.write((act_ctx & is_sq) | advances | go, conn, next.pack());
         enabled.set((enabled & !here(act_ctx)) | here(opens));
-        has_work.set((has_work & !here(act_ctx | (go & old_count.eq(1)))) | here(advances));
+        has_work.set((has_work & !here(act_ctx | (go & is_last))) | here(advances));
         life_q.set(life_q ^ here(act_ctx));
         life.set(life_q);
         b.assert("what_was_granted_can_go", !go | (read_in.ready & entry_in.ready));

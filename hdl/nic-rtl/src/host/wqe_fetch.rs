@@ -25,7 +25,7 @@
 //! Writing the `conn` row disables the queue until the `sq` row is written, which starts it at index 0. WQEs on the way
 //! at either write are forgotten. The requester must get the `conn` row after this block.
 //!
-//! Latency 13 cycles and the memory's. Throughput 1 WQE in 2 cycles. Reset disables all queues. State: see the two parts.
+//! Latency 15 cycles and the memory's. Throughput 1 WQE in 4 cycles. Reset disables all queues. State: see the two parts.
 //! Drops: as counted.
 
 use super::{send_queue::SendQueues, wqe_check::WqeCheck};
