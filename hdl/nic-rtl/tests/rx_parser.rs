@@ -186,7 +186,7 @@ fn random_good(rng: &mut Rng, most: u64) -> Vec<u8> {
 
 fn start(test: &str, default: u64) -> (Seed, Replay) {
     let seed = Seed::from_env_or(default).unwrap();
-    (seed, Replay::new(seed, &format!("cargo test -p nic-rtl --test rx_parser {test}")))
+    (seed, Replay::new(seed, format!("cargo test -p nic-rtl --test rx_parser {test}")))
 }
 
 /// The packets of protocol.md C.11, IP onward.

@@ -30,7 +30,7 @@ type Values = BTreeMap<String, Vec<u64>>;
 fn random_values(layout: &Layout, rng: &mut Rng) -> Values {
     let field = |f: &rtl_graph::Field, rng: &mut Rng| {
         let mut value: Vec<u64> = (0..f.width.div_ceil(64)).map(|_| rng.next_u64()).collect();
-        if f.width % 64 != 0 {
+        if !f.width.is_multiple_of(64) {
             *value.last_mut().unwrap() &= (1 << (f.width % 64)) - 1;
         }
         value
@@ -402,7 +402,7 @@ fn bth_of(frame: &[u8]) -> Bth<&[u8]> {
 
 fn start(test: &str, default: u64) -> (Seed, Replay) {
     let seed = Seed::from_env_or(default).unwrap();
-    (seed, Replay::new(seed, &format!("cargo test -p nic-rtl --test tx_frame {test}")))
+    (seed, Replay::new(seed, format!("cargo test -p nic-rtl --test tx_frame {test}")))
 }
 
 fn values<const N: usize>(layout: &Layout, set: [(&str, u64); N]) -> Values {

@@ -14,7 +14,7 @@ use wire::{
 
 fn start(test: &str, default: u64) -> (Seed, Replay) {
     let seed = Seed::from_env_or(default).unwrap();
-    (seed, Replay::new(seed, &format!("cargo test -p nic-rtl --test wire_icrc {test}")))
+    (seed, Replay::new(seed, format!("cargo test -p nic-rtl --test wire_icrc {test}")))
 }
 
 /// Headers of a frame with `tags` tags and random content behind them, `len` bytes in all without an ICRC; also where

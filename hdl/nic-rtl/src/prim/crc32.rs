@@ -47,7 +47,7 @@ impl Matrix {
 
     /// The map of one value.
     pub fn apply(&self, state: u32) -> u32 {
-        (0..32).fold(0, |out, i| out | (self.rows[i] & state).count_ones() % 2 << i)
+        (0..32).fold(0, |out, i| out | ((self.rows[i] & state).count_ones() % 2) << i)
     }
 
     /// The map as logic: at most two LUT levels and a half.

@@ -6,8 +6,8 @@
 //! | `select` | one a shift | with every beat | one-hot: bytes to take off this frame; none = the frame's content does not matter |
 //! | `out_*` | the same | valid only | one beat for each beat in; `out_last` on the beat made of the frame's last |
 //!
-//! Beat `k` out is the bytes from `64·k + shift` on (for 64-byte beats); what lies beyond the end of the frame is
-//! undefined. So the last beat may hold nothing of the frame. The shifts are below a beat.
+//! Beat `k` out is the bytes from `64·k + shift` on (for 64-byte beats), zero beyond the last beat in. So the last beat
+//! may hold nothing of the frame. The shifts are below a beat.
 //!
 //! Latency: beat `k` comes out 1 cycle after beat `k + 1` came in, and the last beat 2 cycles after itself. 1 beat per
 //! cycle. Reset clears the valid bits. State: two beats of registers. Drops: none.
@@ -31,24 +31,23 @@ module! {
         // r1: the beat that waits for the one behind it.
         let wait_valid = b.reg_reset("r1_valid", 1, 0);
         let (wait, wait_first, wait_last) = (b.reg("r1_data", 8 * bytes), b.reg("r1_first", 1), b.reg("r1_last", 1));
-        let wait_select = b.reg("r1_select", shifts.len() as u32);
+        // Which shift it is, for the bytes of this beat; and for those of the next, which the last beat has not.
+        let (wait_select, wait_next) = (b.reg("r1_select", shifts.len() as u32), b.reg("r1_next", shifts.len() as u32));
         let emit = (wait_valid & (wait_last | valid)).named("r1_emit");
         wait_valid.set(valid | (wait_valid & !emit));
         wait.set_en(valid, data);
         wait_first.set_en(valid, first);
         wait_last.set_en(valid, last);
         wait_select.set_en(valid, select);
+        wait_next.set_en(valid, select & (!last).rep(select.width()));
 
         // r2: both, shifted.
-        let window = data.cat(wait);
-        let arms: Vec<(S, S)> = shifts
-            .iter()
-            .enumerate()
-            .map(|(k, s)| (wait_select.bit(k as u32), window.bits(8 * s, 8 * bytes)))
-            .collect();
+        let of_this: Vec<(S, S)> = shifts.iter().zip(0..).map(|(s, k)| (wait_select.bit(k), wait.shr(8 * s))).collect();
+        let of_next: Vec<(S, S)> =
+            shifts.iter().zip(0..).map(|(s, k)| (wait_next.bit(k), data.shl(8 * (bytes - s)))).collect();
         out_valid.set(emit.delay_reset("r2_valid", 1));
         let (shifted, is_first, is_last) = (b.reg("r2_data", 8 * bytes), b.reg("r2_first", 1), b.reg("r2_last", 1));
-        shifted.set_en(emit, b.one_hot_select(&arms));
+        shifted.set_en(emit, b.one_hot_select(&of_this) | b.one_hot_select(&of_next));
         is_first.set_en(emit, wait_first);
         is_last.set_en(emit, wait_last);
         out_data.set(shifted);
@@ -112,6 +111,7 @@ mod tests {
             for ((select, bytes), got) in frames.iter().zip(&out) {
                 let cut = &bytes[shifts[*select] as usize..];
                 assert_eq!((got.len(), &got[..cut.len()]), (bytes.len(), cut));
+                assert!(got[cut.len()..].iter().all(|byte| *byte == 0), "zero beyond the end");
             }
         }
     }

@@ -78,7 +78,7 @@ pub struct Chain {
 
 impl Chain {
     /// Length from the first byte of UDP to the end of the last header. Bytes.
-    pub fn len(&self) -> usize {
+    pub fn len_bytes(&self) -> usize {
         self.headers.last().map_or(EXT_OFFSET, |(header, at)| at + header.layout().len_bytes)
     }
 
@@ -128,7 +128,7 @@ fn chains_of(opcode: Opcode) -> Vec<Chain> {
 }
 
 fn check(chain: &Chain, name: &str) {
-    let len = chain.len();
+    let len = chain.len_bytes();
     assert!(len <= 2 * BEAT_BYTES, "{name}: headers of {len} bytes from UDP on; the parser keeps two beats");
     assert!(!chain.has_payload() || len < BEAT_BYTES, "{name}: payload begins at byte {len}, beyond the first beat");
     for (condition, _) in &chain.conditions {
@@ -166,7 +166,7 @@ pub const FIXED: [(&Layout, usize); 3] = [(&Udp::LAYOUT, 0), (&Bth::LAYOUT, BTH_
 /// Largest frame that can be good. Bytes.
 pub fn frame_bytes_max() -> usize {
     let link = rx_links().into_iter().map(Link::udp_offset).max().unwrap_or(0);
-    let of = |c: &Chain| c.len() + if c.has_payload() { PMTU_BYTES_MAX } else { 0 };
+    let of = |c: &Chain| c.len_bytes() + if c.has_payload() { PMTU_BYTES_MAX } else { 0 };
     link + chains().iter().map(of).max().unwrap_or(0) + ICRC_BYTES
 }
 
@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn a_write_has_two_chains_and_an_ack_four() {
-        let all: Vec<(Opcode, usize)> = chains().iter().map(|c| (c.opcode, c.len())).collect();
+        let all: Vec<(Opcode, usize)> = chains().iter().map(|c| (c.opcode, c.len_bytes())).collect();
         let (w, a) = (Opcode::Write, Opcode::Ack);
         assert_eq!(all, [(w, 52), (w, 56), (a, 56), (a, 88), (a, 60), (a, 92)]);
         assert_eq!(places(&chains(), Header::Nxth), [(56, vec![4]), (88, vec![5])]);

@@ -91,14 +91,15 @@ module! {
 
         // s1: length of the beat; the types that stand where tags may end.
         let s1_valid = s0_valid.delay_reset("s1_valid", 1);
-        let s1_data = mask_bytes(s0_data, s0_keep).delay("s1_data", 1);
+        let s0_masked = mask_bytes(s0_data, s0_keep);
+        let s1_data = s0_masked.delay("s1_data", 1);
         let s1_len = keep_len(s0_keep).delay("s1_len", 1);
         let s1_first = s0_first.delay("s1_first", 1);
         let s1_last = s0_last.delay("s1_last", 1);
         let s1_bad = s0_bad.delay("s1_bad", 1);
         let type_behind = |tags: usize| match tags.checked_sub(1) {
-            None => gather(s0_data, Eth::LAYOUT.field("ethertype").lanes(0)),
-            Some(before) => gather(s0_data, Vlan::LAYOUT.field("ethertype").lanes(Eth::LEN + before * Vlan::LEN)),
+            None => gather(s0_masked, Eth::LAYOUT.field("ethertype").lanes(0)),
+            Some(before) => gather(s0_masked, Vlan::LAYOUT.field("ethertype").lanes(Eth::LEN + before * Vlan::LEN)),
         };
         let types: Vec<S> = (0..=VLAN_TAGS_MAX).map(type_behind).collect();
         let is_one_of = |tags: usize, codes: &[u16], name: &str| {

@@ -25,7 +25,7 @@ use rtl_graph::*;
 
 /// Bits kept of the headers: from UDP to the end of the longest chain.
 pub fn header_bits() -> u32 {
-    8 * chains().iter().map(|c| c.len()).max().unwrap_or(EXT_OFFSET) as u32
+    8 * chains().iter().map(|c| c.len_bytes()).max().unwrap_or(EXT_OFFSET) as u32
 }
 
 /// Chains that the opcode table allows this card.
@@ -35,7 +35,7 @@ fn chain_count() -> u32 {
 
 /// First bytes of payload from UDP on, over all chains, ascending.
 pub fn payload_offsets() -> Vec<u32> {
-    let mut all: Vec<u32> = chains().iter().filter(|c| c.has_payload()).map(|c| c.len() as u32).collect();
+    let mut all: Vec<u32> = chains().iter().filter(|c| c.has_payload()).map(|c| c.len_bytes() as u32).collect();
     all.sort();
     all.dedup();
     all
@@ -125,7 +125,7 @@ module! {
         let select: Vec<S> = offsets
             .iter()
             .map(|offset| {
-                let here = all.iter().zip(0..).filter(|(c, _)| c.has_payload() && c.len() as u32 == *offset);
+                let here = all.iter().zip(0..).filter(|(c, _)| c.has_payload() && c.len_bytes() as u32 == *offset);
                 b.or_tree(&here.map(|(_, k)| t1_chain.bit(k)).collect::<Vec<_>>())
             })
             .collect();
@@ -139,7 +139,7 @@ module! {
         let overhead: Vec<(S, S)> = all
             .iter()
             .zip(0..)
-            .map(|(c, k)| (t1_chain.bit(k), b.lit((c.len() + ICRC_BYTES) as u64, 16)))
+            .map(|(c, k)| (t1_chain.bit(k), b.lit((c.len_bytes() + ICRC_BYTES) as u64, 16)))
             .collect();
         let t2_rest = t1_udp_len.sub_borrow(b.one_hot_select(&overhead)).delay("t2_rest", 1);
         let with_payload: Vec<S> =
@@ -191,7 +191,8 @@ module! {
         let head = held("t7_head", begins, late_data);
         chain.set(held("t7_chain", begins, t1_chain.delay("late_chain", late - 1)));
         let tail_bits = header_bits() - BEAT_BITS;
-        let tail = held("t7_tail", continues, late_data.trunc(tail_bits));
+        // Zero when the frame has no second beat.
+        let tail = held("t7_tail", begins | continues, continues.rep(tail_bits) & late_data.trunc(tail_bits));
         headers.set(tail.cat(head));
     }
 }

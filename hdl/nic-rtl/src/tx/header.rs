@@ -46,7 +46,7 @@ const LINKS: [Link; 2] = [Link { tags: 0, is_ipv6: false }, Link { tags: 0, is_i
 
 /// Longest part from UDP to the last header. Bytes.
 pub fn transport_bytes() -> usize {
-    chains().iter().map(Chain::len).max().unwrap_or(0)
+    chains().iter().map(Chain::len_bytes).max().unwrap_or(0)
 }
 
 /// Longest headers of a frame. Bytes.
@@ -56,7 +56,7 @@ pub fn header_bytes() -> usize {
 
 /// Bytes of the second beat that headers fill when payload follows, over all shapes and chains, ascending.
 pub fn payload_shifts() -> Vec<u32> {
-    let with_payload: Vec<usize> = chains().iter().filter(|c| c.has_payload()).map(Chain::len).collect();
+    let with_payload: Vec<usize> = chains().iter().filter(|c| c.has_payload()).map(Chain::len_bytes).collect();
     let ends = LINKS.iter().flat_map(|l| with_payload.iter().map(|len| l.udp_offset() + len));
     let mut all: Vec<u32> = ends.map(|end| (end - BEAT_BYTES) as u32).collect();
     all.sort();
@@ -67,7 +67,7 @@ pub fn payload_shifts() -> Vec<u32> {
 /// What the block takes for granted of the tables.
 fn check_tables() {
     for (link, chain) in LINKS.iter().flat_map(|l| chains().into_iter().map(move |c| (l, c))) {
-        let len = link.udp_offset() + chain.len();
+        let len = link.udp_offset() + chain.len_bytes();
         let name = chain.opcode.info().name;
         // The longest pad, the ICRC and a whole beat less one byte of payload behind them.
         let most = len + if chain.has_payload() { 3 + BEAT_BYTES - 1 } else { 0 } + ICRC_BYTES;
@@ -166,7 +166,7 @@ module! {
         let h2_len = h1_is_ack.mux(0, h1_desc.payload_len).delay("h2_len", 1);
         let h2_padded = (h2_len + 3).bits(2, LEN_BITS - 2).cat(b.zero(2)).named("h2_padded");
         let overhead: Vec<(S, S)> =
-            all.iter().zip(0..).map(|(c, k)| (h2_chain.bit(k), b.lit((c.len() + ICRC_BYTES) as u64, 16))).collect();
+            all.iter().zip(0..).map(|(c, k)| (h2_chain.bit(k), b.lit((c.len_bytes() + ICRC_BYTES) as u64, 16))).collect();
 
         // h3: everything in registers, with the length from UDP on.
         let h3_len = h2_len.delay("h3_len", 1);
@@ -250,7 +250,7 @@ fn one_hot<'a>(b: &'a B, bits: &[S<'a>]) -> S<'a> {
 fn shifts_by<'a>(b: &'a B, all: &[Chain], chain: S<'a>, is_ipv6: S<'a>, shift: u32) -> S<'a> {
     let mut terms = vec![];
     for (k, c) in all.iter().enumerate().filter(|(_, c)| c.has_payload()) {
-        for link in LINKS.iter().filter(|l| l.udp_offset() + c.len() == BEAT_BYTES + shift as usize) {
+        for link in LINKS.iter().filter(|l| l.udp_offset() + c.len_bytes() == BEAT_BYTES + shift as usize) {
             terms.push(chain.bit(k as u32) & if link.is_ipv6 { is_ipv6 } else { !is_ipv6 });
         }
     }
