@@ -6,14 +6,14 @@ pub mod stream;
 // Sizes of one build, checked at elaboration.
 pub mod params;
 
-// Connections, paths, recovery, messages.
-pub mod transport;
-
 // Building blocks that know nothing of NICs.
 pub mod prim;
 
 // Frames in: parse, check, keep the payload until it is known to be good.
 pub mod rx;
+
+// Connections, paths, recovery, messages.
+pub mod transport;
 
 // Frames out: payload, headers, ICRC.
 pub mod tx;
