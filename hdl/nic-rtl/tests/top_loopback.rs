@@ -4,9 +4,9 @@
 //! and host memory, as software would.
 
 use cocotb_rs::{
-    axi::{Axi4Memory, Axi4MemoryConfig, Axi4Ports, AxiLiteManager, AxiLitePorts, SparseMemory},
+    axi::{Axi4Memory, Axi4MemoryConfig, Axi4Ports, AxiLiteManager, AxiLitePorts, Fault, Response, SparseMemory},
     axis::{AxisPorts, AxisSink, AxisSource},
-    Model, ModelBuilder, Optimization, Pace, Period, PowerOn, Replay, Rng, Seed, Sim,
+    Model, ModelBuilder, Optimization, Pace, Period, Port, PowerOn, Replay, Rng, Seed, Sim,
 };
 use nic_rtl::{
     params::NicParams,
@@ -19,7 +19,7 @@ use nic_spec::{
 };
 use std::{cell::RefCell, collections::VecDeque, rc::Rc};
 
-const MAC: u64 = 0x02_0000_0000_01;
+const MAC: u64 = 0x0200_0000_0001;
 const PATHS: u32 = 4;
 const SQ_LOG2: u32 = 4;
 const CQ_LOG2: u32 = 5;
@@ -65,6 +65,7 @@ struct Bench {
     way: Way,
     /// Frames held back, and for how many cycles.
     held: VecDeque<(u64, Vec<u8>)>,
+    rst: Port,
     cycle: u64,
     lost: u64,
     posted: u16,
@@ -99,6 +100,7 @@ impl Bench {
             rng: seed.named("way").rng(),
             way,
             held: VecDeque::new(),
+            rst,
             cycle: 0,
             lost: 0,
             posted: 0,
@@ -209,7 +211,7 @@ impl Bench {
         for path in 0..PATHS {
             let index = conn * params().paths + path;
             let (mut tx, mut rx) = (PathTxRow::zeroed(), PathRxRow::zeroed());
-            let first = |conn: u32| Psn::new(0xff_fff0 + 100 * conn * path & 0xff_ffff);
+            let first = |conn: u32| Psn::new((0xff_fff0 + 100 * conn * path) & 0xff_ffff);
             tx.set_valid(true).set_sport(0xc000 + path as u16).set_epoch(Epoch::new(0)).set_init_pseq(first(conn));
             rx.set_valid(true).set_sport(0xd000 + path as u16).set_epoch(Epoch::new(0)).set_init_pseq(first(1 - conn));
             self.row(Table::PathRx, index, &rx.0);
@@ -437,4 +439,101 @@ fn the_transmit_stream_is_busy_while_a_mebibyte_goes() {
     assert!(100 * beats >= 80 * cycles, "{beats} beats in {cycles} cycles");
     (0..16).for_each(|_| assert_eq!(bench.wait(0).status(), 0));
     assert_eq!(bench.count(Counter::TxRtxGap) + bench.count(Counter::TxRtxRto), 0, "nothing was lost");
+}
+
+/// A memory in which one page answers every access with an error.
+fn faulty(page: u64) -> Axi4MemoryConfig {
+    let fault = Fault { addresses: page..page + 4096, response: Response::SubordinateError };
+    Axi4MemoryConfig { faults: vec![fault], ..Axi4MemoryConfig::default() }
+}
+
+#[test]
+fn a_bus_error_while_reading_ends_the_message_with_its_status() {
+    let model = model();
+    let seed = Seed::from_env_or(6).unwrap();
+    for page in [SOURCE + 0x2000, SQ_BASE] {
+        let mut bench = Bench::new(&model, seed, faulty(page), Way::default());
+        // A failure ends whatever its connection has under way, so the good message completes first.
+        bench.post(&wqe(WqeOpcode::Write, 0x1000, 0, 3000));
+        let mut statuses = vec![bench.wait(0).status()];
+        bench.post(&wqe(WqeOpcode::Write, 0x1f00, 0x4000, 3000));
+        bench.post(&wqe(WqeOpcode::Write, 0, 0, 10));
+        statuses.extend((0..2).map(|_| bench.wait(0).status()));
+        let first = if page == SQ_BASE { [Status::LocDma, Status::WrFlush] } else { [Status::Ok, Status::LocDma] };
+        assert_eq!(statuses, [first[0], first[1], Status::WrFlush].map(|s| s as u8), "page {page:#x}");
+        assert!(bench.count(Counter::DmaReadError) > 0);
+        assert_eq!(bench.read(csr::conn::ERROR_STATUS.address), Status::LocDma as u32);
+    }
+}
+
+#[test]
+fn a_bus_error_while_placing_fails_the_receiver_and_the_card_runs_on() {
+    let model = model();
+    let seed = Seed::from_env_or(7).unwrap();
+    let mut bench = Bench::new(&model, seed, faulty(TARGET + 0x3000), Way::default());
+    bench.post(&wqe(WqeOpcode::WriteImm, 0, 0, 100));
+    assert_eq!((bench.wait(0).status(), bench.wait(1).status()), (0, 0));
+    bench.post(&wqe(WqeOpcode::WriteImm, 0, 0x2ff0, 100));
+    bench.run(5000);
+    assert!(bench.count(Counter::DmaWriteError) > 0);
+    assert_eq!(bench.read(csr::conn::ERROR.at(0)) & 2, 2, "the receiving connection has failed");
+    bench.write(csr::conn::ERROR_SELECT.address, 1);
+    assert_eq!(bench.read(csr::conn::ERROR_STATUS.address), Status::LocDma as u32);
+    // No message with bytes missing has told the application that it is there.
+    while let Some(entry) = bench.poll(1) {
+        assert_ne!(entry.status(), Status::Ok as u8);
+    }
+    // Registers answer, and connections opened anew work.
+    bench.posted = 0;
+    for conn in 0..2 {
+        bench.row(Table::Conn, conn, &[0; 64]);
+    }
+    while bench.poll(0).is_some() {}
+    for conn in 0..2 {
+        bench.open(conn, 10);
+    }
+    bench.post(&wqe(WqeOpcode::Write, 0, 0x100, 4));
+    assert_eq!(bench.wait(0).status(), 0);
+}
+
+#[test]
+fn a_completion_entry_that_cannot_be_written_is_counted_and_blocks_nothing() {
+    let model = model();
+    let seed = Seed::from_env_or(8).unwrap();
+    let mut bench = Bench::new(&model, seed, faulty(CQ_BASE), Way::default());
+    bench.post(&wqe(WqeOpcode::WriteImm, 0, 0, 100));
+    assert_eq!(bench.wait(1).status(), 0, "the other queue works");
+    bench.run(1000);
+    assert_eq!((bench.count(Counter::DmaWriteError), bench.count(Counter::CqeWritten)), (1, 2));
+}
+
+#[test]
+fn a_reset_at_any_moment_leaves_a_card_that_works() {
+    let model = model();
+    let seed = Seed::from_env_or(9).unwrap();
+    let _replay = Replay::new(seed, "cargo test -p nic-rtl --test top_loopback a_reset_at_any_moment");
+    let mut bench = Bench::new(&model, seed, Axi4MemoryConfig::stress(seed), Way::default());
+    let mut rng = seed.named("moments").rng();
+    for _ in 0..6 {
+        for k in 0..8u64 {
+            bench.post(&wqe(WqeOpcode::WriteImm, k << 12, k << 12, 3000));
+        }
+        bench.run(rng.below(3000));
+        // All is reset together: the card, the buses and the wire.
+        bench.sim.reset(bench.rst, 8).unwrap();
+        bench.held.clear();
+        bench.tx.drain();
+        (bench.posted, bench.consumer) = (0, [0; 2]);
+        bench.memory.borrow_mut().store(CQ_BASE, &[0; 0x2000]);
+        bench.set_up(10);
+        for info in [Counter::TxMessages, Counter::RxFrames, Counter::WqeFetched] {
+            assert_eq!(bench.count(info), 0, "reset clears counters");
+        }
+        bench.memory.borrow_mut().store(SOURCE, b"after");
+        bench.post(&wqe(WqeOpcode::WriteImm, 0, 0x8_0000, 5));
+        assert_eq!((bench.wait(0).status(), bench.wait(1).status()), (0, 0));
+        let mut got = [0; 5];
+        bench.memory.borrow().load(TARGET + 0x8_0000, &mut got);
+        assert_eq!(&got, b"after");
+    }
 }

@@ -167,8 +167,8 @@ mod tests {
                 let table = pick(&mut rng, &[desc::Table::Mr, desc::Table::Mr, desc::Table::Cq]) as u64;
                 ctx.push(vec![word(table), word(rng.below(MRS.into())), words_of(&m.0)]);
             }
-            for k in 0..2 {
-                if lookups[k].queue.is_empty() {
+            for source in &mut lookups {
+                if source.queue.is_empty() {
                     let row = rng.below(u64::from(MRS)) as usize;
                     let m = regions[row].unwrap_or_else(Region::zeroed);
                     let wild = rng.chance(5);
@@ -180,7 +180,7 @@ mod tests {
                     let len = pick(&mut rng, &[1, 2, 64, any, u64::from(u32::MAX)]);
                     let pd = if rng.chance(90) { u64::from(m.pd().get()) } else { rng.below(3) };
                     let access = if rng.chance(90) { m.access() as u64 & rng.next() } else { rng.below(16) };
-                    lookups[k].push([rkey, va, len, pd, access].map(word).to_vec());
+                    source.push([rkey, va, len, pd, access].map(word).to_vec());
                 }
             }
             ctx.drive(&mut sim, &mut rng);

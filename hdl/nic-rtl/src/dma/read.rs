@@ -173,7 +173,7 @@ mod tests {
     }
 
     fn line_is_bad(addr: u64, errors: u64) -> bool {
-        errors != 0 && hash(addr ^ 0xbad) % errors == 0
+        errors != 0 && hash(addr ^ 0xbad).is_multiple_of(errors)
     }
 
     impl Memory {

@@ -255,7 +255,7 @@ mod tests {
     }
 
     fn burst_is_bad(addr: u64, errors: u64) -> bool {
-        errors != 0 && hash(addr ^ 0xbad) % errors == 0
+        errors != 0 && hash(addr ^ 0xbad).is_multiple_of(errors)
     }
 
     impl Memory {
@@ -319,7 +319,8 @@ mod tests {
         for k in 0..80 {
             let any = 1 + rng.below(300);
             let len = if rng.chance(20) { 0 } else { pick(&mut rng, &lens).min(pick(&mut rng, &[any, 8192])) };
-            let addr = (1 + k) << 20 | pick(&mut rng, &[0, 4096, 1024]).max(64) - rng.below(64) + 64 * rng.below(4);
+            let near = pick(&mut rng, &[64, 4096, 1024]) - rng.below(64) + 64 * rng.below(4);
+            let addr = ((1 + k) << 20) + near;
             let content: Vec<u8> = (0..len).map(|_| rng.next() as u8).collect();
             let mut error = false;
             if len > 0 {

@@ -116,7 +116,7 @@ module! {
         let opcodes: Vec<S> = WqeOpcode::ALL.iter().map(|code| opcode.eq(*code as u8)).collect();
         let is_known = b.or_tree(&opcodes).named("is_known");
         let bad_op = !is_known | has_reserved | !conn.valid;
-        let too_long = length.gt(MSG_BYTES_MAX as u64);
+        let too_long = length.gt(MSG_BYTES_MAX);
         let found = b.select(
             &[
                 (s1.flush, status(b, Status::WrFlush)),

@@ -145,7 +145,7 @@ mod tests {
     }
 
     fn read_fails(addr: u64, w: &Wqe<[u8; 64]>) -> bool {
-        hash(addr ^ w.local_va()) % 40 == 0
+        hash(addr ^ w.local_va()).is_multiple_of(40)
     }
 
     struct Bench {
@@ -257,10 +257,10 @@ mod tests {
                 let got: Vec<u64> = w.iter().map(|x| x[0]).collect();
                 self.check_message(&got);
             }
-            for k in 0..COUNTS.len() {
+            for (k, list) in COUNTS.iter().enumerate() {
                 if self.sim.peek(&format!("count_{k}_valid")) == 1 {
                     let code = self.sim.peek(&format!("count_{k}_code"));
-                    assert!(COUNTS[k].iter().any(|c| u64::from(c.code()) == code));
+                    assert!(list.iter().any(|c| u64::from(c.code()) == code));
                     *self.counts.entry(code).or_default() += 1;
                 }
             }
