@@ -74,12 +74,7 @@ pub(super) fn messages<'a>(
     let after = MessageRow { is_used: b.high(), upper, left: rest.trunc(MSG_BITS) };
     let data = (!busy).rep(MessageRow::width(p)) & after.pack();
     mem.write(busy | accept, busy.mux(at, slot), data);
-    Accounted {
-        is_done: is_known & row.left.is_zero(),
-        is_too_long: rest.msb(),
-        completes: rest.is_zero(),
-        busy,
-    }
+    Accounted { is_done: is_known & row.left.is_zero(), is_too_long: rest.msb(), completes: rest.is_zero(), busy }
 }
 
 /// Width of a packet's length as it is named here.

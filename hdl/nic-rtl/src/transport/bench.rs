@@ -100,11 +100,19 @@ pub(super) struct Output {
     pub is_read_port: bool,
 }
 
+/// Ports of a cycle.
+pub(super) struct Cycle {
+    /// The block is in reset, and its outputs are not looked at.
+    pub is_reset: bool,
+    pub inputs: Vec<Vec<u64>>,
+    pub outputs: Vec<Vec<u64>>,
+}
+
 /// All ports of every cycle.
 pub(super) struct Trace {
     pub inputs: Vec<String>,
     pub outputs: Vec<Output>,
-    pub cycles: Vec<(Vec<Vec<u64>>, Vec<Vec<u64>>)>,
+    pub cycles: Vec<Cycle>,
 }
 
 /// The bench.
@@ -245,6 +253,26 @@ impl Bench {
         self.counts.get(&counter.code()).copied().unwrap_or(0)
     }
 
+    /// Resets the block for a cycle, whatever it is at: what was offered or shown is gone.
+    pub(super) fn reset(&mut self) {
+        for c in self.channels.values_mut() {
+            c.queue.clear();
+            (c.is_offered, c.waiting) = (false, None);
+        }
+        self.note_cycle(true);
+        self.sim.reset(1);
+    }
+
+    /// Adds the ports as they are to the record, if there is one.
+    fn note_cycle(&mut self, is_reset: bool) {
+        let Bench { sim, trace, .. } = self;
+        if let Some((trace, inputs, outputs)) = trace {
+            let mut read = |pins: &[Pin]| pins.iter().map(|p| sim.get_wide(*p).to_vec()).collect();
+            let (inputs, outputs) = (read(inputs), read(outputs));
+            trace.cycles.push(Cycle { is_reset, inputs, outputs });
+        }
+    }
+
     /// One cycle. True when a stream moved.
     pub(super) fn step(&mut self) -> bool {
         let Bench { sim, rng, channels, .. } = self;
@@ -268,11 +296,8 @@ impl Bench {
                 sim.set(c.ready, rng.chance(c.pace).into());
             }
         }
-        if let Some((trace, inputs, outputs)) = &mut self.trace {
-            let read = |sim: &mut Sim, pins: &[Pin]| pins.iter().map(|p| sim.get_wide(*p).to_vec()).collect();
-            let cycle = (read(sim, inputs), read(sim, outputs));
-            trace.cycles.push(cycle);
-        }
+        self.note_cycle(false);
+        let Bench { sim, channels, .. } = self;
         let mut moved = false;
         for (name, c) in channels.iter_mut() {
             let (valid, ready) = (sim.get(c.valid) == 1, sim.get(c.ready) == 1);

@@ -11,8 +11,9 @@
 //! | `count` | [`Count`] | valid | see [`COUNTS`] |
 //!
 //! A write to a row of `conn` ends the error of its connection. Latency: rows 1 cycle, an error 3 cycles from `error` to
-//! `conn_error`. Throughput: one write and one error a cycle. Reset: every connection closed, no error. State: 148 bits
-//! a connection and reader, 360 bits a connection and address reader, in RAM; 10 bits a connection beside. Drops: none.
+//! `conn_error`. Throughput: one write and one error a cycle. Reset: every connection closed, no error. State: 172 bits
+//! a connection and reader, 360 a connection and address reader, 8 a connection and status reader in RAM; 2 flops a
+//! connection. Drops: none.
 
 use super::vector::{bit_at, bit_mask};
 use crate::{

@@ -66,6 +66,9 @@ pub mod responder;
 /// Completes received messages in order.
 pub mod msg_rx;
 
+/// Keeps a region's row back until the writes that it let through are done.
+pub mod fence;
+
 // Test bench.
 #[cfg(test)]
 mod bench;

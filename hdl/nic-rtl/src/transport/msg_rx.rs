@@ -13,7 +13,7 @@
 //! A message is complete with the packet that carries `complete` (M-014): packets come in order of acceptance, so all others
 //! of the message came before. Its immediate data came with the packet that has LAST and IMM. Cycles: a packet 3, a retired
 //! message 4; the two kinds take turns. Reset forgets all messages in conns · msgs cycles, a context write those of the
-//! connection in msgs cycles; nothing is taken meanwhile. State: 108 bits a message slot and 2 · 24 + 12 bits a connection
+//! connection in msgs cycles; nothing is taken meanwhile. State: 84 bits a message slot and 2 · 24 + 12 bits a connection
 //! in RAM. Drops: packets of messages retired already, which cannot come from a sender that keeps the protocol.
 
 use super::vector::{bit_at, bit_mask, next_after};

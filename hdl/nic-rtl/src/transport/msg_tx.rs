@@ -13,7 +13,8 @@
 //! | `count` | [`Count`] | valid | see [`COUNTS`] |
 //!
 //! A message that opens with a bad status waits for its turn like any other, then fails its connection. Of a failed
-//! connection the oldest incomplete message gets the connection's status, unless that is its own doing, and the rest is flushed.
+//! connection the oldest incomplete message gets the connection's status, unless that is its own doing, and all behind it
+//! are flushed, acknowledged or not (H-025).
 //!
 //! One event in 2 cycles, a completion in 3. Priority: context write, acknowledgement, completion, opening. Reset: no messages, in
 //! `conns` cycles during which nothing is taken. State: 89 bits a message, 60 a connection in RAM; 4 bits a connection in
@@ -159,7 +160,7 @@ module! {
         let was_failed = b.reg("was_failed", 1);
         was_failed.set_en(in_row, has_failed);
         let own_fault = retired.left.is_zero() & retired.status.any() & retired.status.ne(Status::WrFlush as u64);
-        let is_good = (retired.left.is_zero() & retired.status.is_zero()).named("is_good");
+        let is_good = (retired.left.is_zero() & retired.status.is_zero() & !was_told).named("is_good");
         let flush = b.lit(Status::WrFlush as u64, 8);
         let status = b.select(
             &[(is_good, b.zero(8)), (own_fault & !was_told, retired.status), (was_failed & !was_told & retired.left.any(), status_read.status)],

@@ -20,8 +20,8 @@
 //!
 //! Cycles: 2 for a new packet, 4 for a retransmission, 2 for an expiry, for an ACK 9 + the packets it newly acknowledges
 //! + the packets missing below the highest. Latency `alloc` to `tx` 2. Reset closes all paths in `rows` cycles, during
-//! which nothing is taken. State a path row: 192 + 2 · window_pkts bits and 33 bits of deadline in RAM, 3 in flops; a
-//! packet in flight 42 + 344 bits in RAM. Drops: `rx_bad_ack_count`, `rx_unknown_path_count`.
+//! which nothing is taken. State a path row: 193 + 2 · window_pkts bits and 33 bits of deadline in RAM, 3 in flops; a
+//! packet in flight 42 + 301 bits in RAM. Drops: `rx_bad_ack_count`, `rx_unknown_path_count`.
 
 use super::{
     inflight::{InFlight, SentInfo},

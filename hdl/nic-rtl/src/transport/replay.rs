@@ -24,13 +24,14 @@ pub(super) fn agrees(def: &ModDef, trace: &Trace) {
     let inputs: Vec<_> = trace.inputs.iter().map(port).collect();
     let outputs: Vec<_> = trace.outputs.iter().map(|o| port(&o.name)).collect();
     sim.reset(rst, 4).expect("reset");
-    for (cycle, (given, expected)) in trace.cycles.iter().enumerate() {
-        for (port, words) in inputs.iter().zip(given) {
+    for (cycle, ports) in trace.cycles.iter().enumerate() {
+        sim.set(rst, ports.is_reset.into());
+        for (port, words) in inputs.iter().zip(&ports.inputs) {
             sim.set_words(*port, words);
         }
         sim.step().unwrap_or_else(|e| panic!("cycle {cycle}: {e}"));
-        for ((port, output), words) in outputs.iter().zip(&trace.outputs).zip(expected) {
-            let is_shown = output.valid.is_none_or(|valid| expected[valid][0] == 1);
+        for ((port, output), words) in outputs.iter().zip(&trace.outputs).zip(&ports.outputs) {
+            let is_shown = !ports.is_reset && output.valid.is_none_or(|valid| ports.outputs[valid][0] == 1);
             if is_shown && !output.is_read_port {
                 let got = sim.get_words(*port);
                 assert_eq!(trimmed(&got), trimmed(words), "`{}` in cycle {cycle}", output.name);

@@ -11,6 +11,7 @@
 //! | `event`, `verdict` | [`PathRxEvent`], [`PathRxVerdict`] | valid/ready | check of each WRITE; commit or refusal, to path_rx |
 //! | `place`, `place_data`, `place_info` | [`PlaceRequest`], [`Beat`], [`PlaceInfo`] | valid/ready | payload to memory, and the packet to msg_rx |
 //! | `placed`, `msgs_idle` | 1 | | msg_rx took a packet; msg_rx has nothing left to retire |
+//! | `judging`, `handed` | 1, 1 | | a packet is being judged; one was accepted |
 //! | `count` × 5 | [`Count`] | valid | see [`counts`] |
 //!
 //! A duplicate is acknowledged again whatever else is wrong with it: its connection may have moved on. For a new packet
@@ -78,6 +79,8 @@ module! {
         place_info: out Stream<PlaceInfo>,
         placed: in Uint(1),
         msgs_idle: in Uint(1),
+        judging: out Uint(1),
+        handed: out Uint(1),
         count: out Count [5],
     } |b| {
         let m = meta.data;
@@ -266,6 +269,8 @@ module! {
         placement.command.valid.set(in_hand & has_work);
         let done = (in_hand & (!has_work | placement.command.ready)).named("done");
         hand_place.set(done & accepted);
+        judging.set(!fsm.is("idle"));
+        handed.set(hand_place);
         let kind = refusal.any().mux(b.lit(PATH_RX_NAK, 2), b.lit(PATH_RX_COMMIT, 2));
         let told = PathRxEvent { kind, nak_reason: refusal, ..check };
         let info = PlaceInfo {

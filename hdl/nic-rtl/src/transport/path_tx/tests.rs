@@ -229,6 +229,27 @@ impl Run {
         self.check_open();
     }
 
+    /// A reset while packets and an ACK are under way: every path is closed, nothing of before shows.
+    fn reset(&mut self) {
+        let row = self.any_row();
+        let ack = self.honest_ack(row, 0);
+        self.bench.push("ack", ack);
+        let request = Item::of(&[("conn", row as u64 / 4), ("path", row as u64 % 4)]).with("desc", &[0]);
+        (0..3).for_each(|_| self.bench.push("alloc", request.clone()));
+        (0..self.bench.rng.below(20)).for_each(|_| drop(self.bench.step()));
+        self.bench.reset();
+        self.model.paths.fill(Path::default());
+        self.old_acks.clear();
+        self.settle();
+        let (data, gap, bad, unknown) = (
+            self.bench.counted(Counter::TxData),
+            self.bench.counted(Counter::TxRtxGap),
+            self.bench.counted(Counter::RxBadAck),
+            self.bench.counted(Counter::RxUnknownPath),
+        );
+        (self.data, self.gap, self.bad, self.unknown) = (data, gap, bad, unknown);
+    }
+
     fn check_open(&mut self) {
         let shown = self.bench.sim.peek("path_open");
         for (k, path) in self.model.paths.iter().enumerate() {
@@ -509,13 +530,40 @@ fn every_event_does_what_the_model_says() {
                 let ack = run.honest_ack(row, reason);
                 run.ack(row, ack);
             }
-            96..=99 => run.expire(),
+            96..=98 => run.expire(),
+            99 if run.bench.rng.chance(20) => run.reset(),
             _ => {}
         }
     }
     run.check_counts();
     let reached = [failures, run.gap, run.by_timer, run.timeouts, run.bad, run.unknown];
     assert!(reached.iter().all(|n| *n >= 1), "the stimuli reach every event: {reached:?}");
+}
+
+#[test]
+fn the_timeout_doubles_up_to_eight_seconds() {
+    let p = params();
+    let mut bench = bench(&p, Rng::new("the_timeout_doubles_up_to_eight_seconds", 4));
+    let first = 1u32 << 28;
+    bench.sim.poke("cfg_rto_ticks", first.into());
+    bench.sim.poke("cfg_retry_limit", 15);
+    bench.now = u32::MAX - 5;
+    bench.push("ctx", open_row(0, true, 7, 0xc000, 0, 0));
+    bench.settle(20);
+    bench.push("alloc", Item::of(&[("conn", 0), ("path", 0)]).with("desc", &[0]));
+    bench.settle(20);
+    let mut last = bench.take("tx")[0].get("tx_ts") as u32;
+    let cap = 2_000_000_000;
+    for timeout in [first, 2 * first, 4 * first, cap, cap, cap] {
+        bench.now = last.wrapping_add(timeout - 100);
+        bench.settle(40);
+        assert_eq!(bench.take("tx"), [], "not before {timeout} ticks");
+        bench.now = last.wrapping_add(timeout);
+        bench.settle(40);
+        let again = bench.take("tx");
+        assert_eq!(again.len(), 1, "after {timeout} ticks");
+        last = again[0].get("tx_ts") as u32;
+    }
 }
 
 /// A peer and the network to it: loses packets and ACKs, keeps the order of each path.
@@ -658,8 +706,8 @@ fn all_packets_get_through_a_lossy_network_and_each_is_acknowledged_once() {
         (sized(2, 2, 2), 60, 20),
         (sized(2, 2, 256), 400, 20),
     ];
-    for (seed, (p, total, loss)) in cases.into_iter().enumerate() {
-        let rng = Rng::new("all_packets_get_through_a_lossy_network", seed as u64);
+    let mut rng = Rng::new("all_packets_get_through_a_lossy_network", 1);
+    for (p, total, loss) in cases {
         let (bench, lost) = lossy_loop(rng, &p, total, loss, false);
         let again = bench.counted(Counter::TxRtxGap) + bench.counted(Counter::TxRtxRto);
         assert_eq!(bench.counted(Counter::TxData), total as u64);
@@ -668,6 +716,7 @@ fn all_packets_get_through_a_lossy_network_and_each_is_acknowledged_once() {
         } else {
             assert!(again as usize >= lost / 2, "{again} retransmissions for {lost} losses");
         }
+        rng = bench.rng;
     }
 }
 

@@ -181,17 +181,18 @@ impl Sender {
         // One thing wrong with some of them; the good one follows.
         if rng.chance(15) {
             self.again(frame.key());
-            let (name, value) = match rng.below(13) {
+            let (name, value) = match rng.below(17) {
                 0 => ("drop", 1 + rng.below(20)),
                 1 => ("bth_dest_qpn", (0x20_0000 | conn) & MASK),
                 2 => ("bth_pkey", 0x8002),
                 3 => ("bth_opcode", Opcode::Send.code().into()),
+                13..=15 => ("reth_dma_len", 1),
                 4 => ("pxth_path_id", [3, 200][rng.below(2) as usize]),
                 5 => ("axth_apath", [3, 200][rng.below(2) as usize]),
                 6 => ("pxth_stream_id", 9),
                 7 => ("payload_len", 4096),
                 8 => ("mxth_mseq", (self.next_mseq[frame.conn() as usize] + MSGS + rng.below(1000)) & MASK),
-                9 => ("mxth_mseq", (self.next_mseq[frame.conn() as usize] + MASK - 40) & MASK),
+                9 => ("mxth_mseq", (self.next_mseq[frame.conn() as usize] + MASK - rng.below(40)) & MASK),
                 10 => ("reth_dma_len", 0),
                 11 => ("reth_dma_len", u64::from(u32::MAX)),
                 _ => ("mxth_rsn", 0x7fff),
@@ -225,14 +226,19 @@ fn beat(frame: usize, k: u64, of: u64) -> Item {
     Item::of(&[("keep", u64::MAX), ("last", u64::from(k + 1 == of))]).with("data", &[frame as u64, k])
 }
 
-/// Runs `count` frames through the block.
+/// Runs `count` frames through a new block.
 fn run(rng: Rng, count: usize, record: bool) -> (Bench, Seen) {
-    let p = params();
-    let def = Responder::def(&Lib::new(), &p);
+    let def = Responder::def(&Lib::new(), &params());
     let mut bench = Bench::new(&def, rng);
     if record {
         bench.record(&def);
     }
+    run_on(bench, count)
+}
+
+/// Runs `count` frames through the block, which has none yet.
+fn run_on(mut bench: Bench, count: usize) -> (Bench, Seen) {
+    bench.counts.clear();
     for conn in 0..2 {
         bench.row("conn_read", conn, packed(&ConnContext::layout(), &conn_row(conn)));
         bench.row("credit_read", conn, vec![0xfffe + conn * 7 & 0xffff]);
@@ -292,7 +298,10 @@ fn run(rng: Rng, count: usize, record: bool) -> (Bench, Seen) {
                     sender.again(key);
                 }
                 let names = ["accept", "duplicate", "out_of_window"];
-                bench.push("verdict", Item::of(&[(names[0], verdict[0]), (names[1], verdict[1]), (names[2], verdict[2])]));
+                bench.push(
+                    "verdict",
+                    Item::of(&[(names[0], verdict[0]), (names[1], verdict[1]), (names[2], verdict[2])]),
+                );
             } else {
                 if event.get("kind") == PATH_RX_COMMIT {
                     committed.insert(key);
@@ -446,7 +455,10 @@ fn check(mut seen: Seen) {
                 }
                 for k in 0..frame.beats {
                     let shown = seen.data.pop_front().expect("a beat");
-                    assert_eq!((shown.words("data")[..2].to_vec(), shown.get("last")), (vec![n as u64, k], u64::from(k + 1 == frame.beats)));
+                    assert_eq!(
+                        (shown.words("data")[..2].to_vec(), shown.get("last")),
+                        (vec![n as u64, k], u64::from(k + 1 == frame.beats))
+                    );
                 }
                 let flag = |name: &str, bit: u32| get(name) << bit;
                 let expected = Item::of(&[
@@ -454,7 +466,14 @@ fn check(mut seen: Seen) {
                     ("mseq", mseq),
                     ("payload_len", len),
                     ("dma_len", get("reth_dma_len")),
-                    ("mflags", flag("mxth_first", 7) | flag("mxth_last", 6) | flag("mxth_imm", 5) | flag("mxth_se", 3) | flag("mxth_fence", 2)),
+                    (
+                        "mflags",
+                        flag("mxth_first", 7)
+                            | flag("mxth_last", 6)
+                            | flag("mxth_imm", 5)
+                            | flag("mxth_se", 3)
+                            | flag("mxth_fence", 2),
+                    ),
                     ("imm", get("immdt_imm")),
                     ("rsn", get("mxth_rsn")),
                     ("se", get("bth_se")),
@@ -474,9 +493,12 @@ fn check(mut seen: Seen) {
 
 #[test]
 fn every_packet_is_judged_as_the_model_says() {
-    for seed in 1..5 {
-        let (bench, seen) = run(Rng::new("every_packet_is_judged_as_the_model_says", seed), 400, false);
+    let mut numbers = [0; 8];
+    let mut rng = Rng::new("every_packet_is_judged_as_the_model_says", 1);
+    for _ in 0..4 {
+        let (bench, seen) = run(rng, 400, false);
         let reached = [
+            Counter::RxUnknownPath,
             Counter::RxDuplicate,
             Counter::RxOutOfWindow,
             Counter::NakStream,
@@ -485,11 +507,29 @@ fn every_packet_is_judged_as_the_model_says() {
             Counter::NakRkey,
             Counter::RxData,
         ];
-        let numbers = reached.map(|c| bench.counted(c));
-        assert!(numbers.iter().all(|n| *n > 0), "the stimuli reach every end: {numbers:?}");
+        numbers.iter_mut().zip(reached).for_each(|(n, c)| *n += bench.counted(c));
         assert!(bench.sim.covered("same_packet_is_being_placed") + bench.sim.covered("waits_for_messages") > 0);
+        rng = bench.rng;
         check(seen);
     }
+    assert!(numbers.iter().all(|n| *n > 0), "the stimuli reach every end: {numbers:?}");
+}
+
+#[test]
+fn a_reset_in_mid_traffic_leaves_nothing_behind() {
+    let (mut bench, _) = run(Rng::new("a_reset_in_mid_traffic_leaves_nothing_behind", 6), 60, false);
+    for k in 0..4 {
+        bench.push("meta", write_of(0, 0xff_fffa, k, 2048));
+        (0..32).for_each(|i| bench.push("payload", beat(k as usize, i, 32)));
+    }
+    for _ in 0..30 {
+        bench.step();
+        serve(&mut bench);
+    }
+    bench.reset();
+    // The same messages again, from their beginning.
+    let (_, seen) = run_on(bench, 100);
+    check(seen);
 }
 
 #[test]
