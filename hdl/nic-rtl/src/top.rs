@@ -26,6 +26,7 @@ use crate::{
     transport::{
         conn::{self, Conn},
         credit::Credit,
+        fence::Fence,
         msg_rx::{self, MsgRx},
         msg_tx::{self, MsgTx},
         path_rx::{self, PathRx},
@@ -161,6 +162,11 @@ module! {
         b.connect(&responder.credit_read, &credit.credit_read[0]);
         b.connect(&path_rx.credit_read, &credit.credit_read[1]);
 
+        let fence = Fence::at(b, "fence");
+        fence.judging.set(responder.judging);
+        fence.handed.set(responder.handed);
+        fence.placed.set(msg_rx.placed.fire());
+
         // Registers. Who sends messages forgets a connection before who receives what they send; the connection table,
         // whose row ends the connection's error, comes when nothing of the old connection is left.
         let takers = [
@@ -174,6 +180,7 @@ module! {
             credit.ctx,
             conn.ctx,
             mr.ctx,
+            fence.ctx,
             cqe_write.ctx,
         ];
         let lists = CountLists(counts.iter().map(|c| c.1.clone()).collect());
