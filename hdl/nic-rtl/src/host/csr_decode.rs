@@ -10,7 +10,7 @@
 //! Address and data of a write may come in either order. One access is under way at a time; a read and a write that wait
 //! both take turns. SLVERR and a count answer: an address outside every block, one between registers, one that is no
 //! multiple of 4, and a write of part of a word. A write without any strobe does nothing and is good.
-//! Latency from the address (and data) to the answer 5 cycles with a block that answers in two. Reset drops what is under
+//! Latency from the address (and data) to the answer 4 cycles with a block that answers in two. Reset drops what is under
 //! way. State: registers. Drops: none.
 
 use super::bus::{AxiLite, CsrBus, RESP_OKAY, RESP_SLVERR};

@@ -16,7 +16,7 @@
 //! The first that applies is the status: WR_FLUSH (connection in error or failed), LOC_DMA (memory answered with an
 //! error), LOC_QP_OP (unknown opcode, a reserved bit set, connection not valid), LOC_LEN (more than 2^31 bytes), LOC_PROT
 //! (no memory region permits it; not asked for a message of no bytes). A row write is taken when no message waits at the
-//! port, so those who get it later never see an old message. Latency 9 cycles; 1 WQE in 2 cycles. Reset empties it; MSEQ
+//! port, so those who get it later never see an old message. Latency 8 cycles; 1 WQE in 2 cycles. Reset empties it; MSEQ
 //! and RSN are undefined until the row is written. State: 48 bits a connection. Drops: what is forgotten, uncounted.
 
 use super::send_queue::{at, bit_of, ConnPulse, Fetch};
