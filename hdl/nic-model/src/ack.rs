@@ -309,6 +309,10 @@ impl Connection {
             }
             self.settle_path(core, now, usize::from(index));
         }
+        // The timer serves the first that needs it; holds that last longer need it again.
+        if let Some(at) = self.requester.next_release() {
+            core.timers.arm(&mut self.retry_armed, at, TimerKey::Retry(self.index));
+        }
         if self.requester.wants_credit() {
             if self.paths.in_flight_pkts() == 0 {
                 self.ask_for_credit(core);

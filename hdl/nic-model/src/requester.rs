@@ -217,6 +217,11 @@ impl Requester {
         }
     }
 
+    /// When the first hold is over, if a stream is held.
+    pub fn next_release(&self) -> Option<Time> {
+        self.streams.iter().map(|s| s.held_until).filter(|at| *at != Time::ZERO).min()
+    }
+
     /// The receiver refused a packet of `slot` for now. Returns the message's stream and how often in a row it was.
     pub fn hold(&mut self, slot: u32, until: Time) -> Option<(usize, u8)> {
         let m = self.messages.get_mut(slot)?;

@@ -281,6 +281,26 @@ fn a_stream_that_waits_for_credit_does_not_hold_another_one() {
     assert_eq!(b.nics[0].post_send(b.now, tx, 9, send(1, 0, 1)), Err(PostError::UnknownStream(9)));
 }
 
+#[test]
+fn a_hold_that_outlasts_the_timer_set_for_an_earlier_one_ends_too() {
+    let mut b = Bench::new(1, Cable::default(), 1, 1 << 20);
+    let [tx, rx] = b.connect(0, 4, |_, c| {
+        c.streams = vec![StreamConfig::new(7, 0), StreamConfig::new(8, 1)];
+        (c.transport.rnr_ps, c.transport.nak_interval_ps) = (100 * US, 0);
+        c.transport.idle_redundancy = false;
+    });
+    b.nics[0].post_send(b.now, tx, 7, send(1, 0, 100)).expect("room");
+    b.run(50 * US);
+    b.nics[0].post_send(b.now, tx, 8, send(2, 0, 100)).expect("room");
+    b.run(20 * US);
+    assert_eq!(b.nics[0].counters().get(Counter::RxNak), 2, "both are held, the second for longer");
+    for stream in [7, 8] {
+        b.nics[1].post_recv(b.now, rx, stream, recv(3, 0, 100)).expect("room");
+    }
+    b.run(10_000 * US);
+    assert_eq!((b.completions(0, 0).len(), b.completions(0, 1).len()), (1, 1));
+}
+
 /// Drops the first transmission of the packet that begins message 0 of side 0.
 fn drop_first_of_message_0(b: &mut Bench) {
     b.hook = Some(Box::new(|_, side, _, frame| match parse(frame, &ANY) {
