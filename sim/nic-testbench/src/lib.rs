@@ -14,6 +14,12 @@ pub mod wire;
 /// Frames made by hand.
 pub mod craft;
 
+/// Random traffic between two cards.
+pub mod traffic;
+
+/// A card whose peer is the test.
+pub mod impostor;
+
 /// A world on its thread, and the drivers' ends of it.
 pub mod bench;
 
