@@ -156,3 +156,16 @@ pub(crate) fn csr_read(sim: &mut Sim, port: &str, addr: u32) -> u32 {
 pub(crate) fn csr_write(sim: &mut Sim, port: &str, addr: u32, value: u32) {
     assert!(!csr_access(sim, port, Some(value), addr).1, "no register at {addr:#x}");
 }
+
+/// Cycles, from this one on, until a one-bit output is 1; the inputs in `once` are 1 in this cycle only.
+pub(crate) fn cycles_until(sim: &mut Sim, once: &[&str], output: &str) -> u64 {
+    once.iter().for_each(|pin| sim.poke(pin, 1));
+    for cycle in 0..100 {
+        if sim.peek(output) == 1 {
+            return cycle;
+        }
+        sim.clock();
+        once.iter().for_each(|pin| sim.poke(pin, 0));
+    }
+    panic!("`{output}` stays 0");
+}

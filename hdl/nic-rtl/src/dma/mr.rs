@@ -223,4 +223,12 @@ mod tests {
             check(Rng::new("every_question", seed));
         }
     }
+
+    #[test]
+    fn latency_is_as_documented() {
+        let mut sim = MrTable::def(&Lib::new(), MRS, 1).sim();
+        sim.reset(2);
+        sim.clocks(u64::from(MRS) + 2);
+        assert_eq!(cycles_until(&mut sim, &["lookup_0_valid"], "result_0_valid"), 5);
+    }
 }

@@ -388,4 +388,17 @@ mod tests {
         assert_eq!(beats, 20 * 64);
         assert_eq!(last - first.unwrap() + 1, beats, "there were gaps");
     }
+
+    #[test]
+    fn latencies_are_as_documented() {
+        let mut sim = DmaRead::def(&Lib::new(), BURST_BEATS).sim();
+        sim.reset(2);
+        sim.poke("axi_arready", 1);
+        sim.poke("payload_len", 64);
+        assert_eq!(cycles_until(&mut sim, &["payload_valid"], "axi_arvalid"), 3);
+        sim.clocks(5);
+        sim.poke("axi_rid", ID_PAYLOAD);
+        sim.poke("axi_rlast", 1);
+        assert_eq!(cycles_until(&mut sim, &["axi_rvalid"], "payload_data_valid"), 6);
+    }
 }

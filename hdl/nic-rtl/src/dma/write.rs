@@ -487,4 +487,20 @@ mod tests {
         assert_eq!(lines, 640);
         assert_eq!(last - first.unwrap() + 1, lines, "there were gaps");
     }
+
+    #[test]
+    fn latencies_are_as_documented() {
+        let mut sim = DmaWrite::def(&Lib::new(), BURST_BEATS).sim();
+        sim.reset(2);
+        for (pin, value) in [("place_len", 64), ("place_data_last", 1), ("place_info_payload_len", 64)] {
+            sim.poke(pin, value);
+        }
+        sim.poke("axi_awready", 1);
+        sim.poke("axi_wready", 1);
+        assert_eq!(cycles_until(&mut sim, &["place_valid", "place_info_valid"], "axi_awvalid"), 3);
+        cycles_until(&mut sim, &["place_data_valid"], "axi_wvalid");
+        sim.clocks(5);
+        sim.poke("axi_bid", ID_PAYLOAD);
+        assert_eq!(cycles_until(&mut sim, &["axi_bvalid"], "placed_valid"), 4);
+    }
 }

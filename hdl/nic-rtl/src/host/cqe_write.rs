@@ -549,4 +549,11 @@ mod tests {
         (0..200).for_each(|_| bench.cycle());
         assert_eq!((bench.vectors.clone(), bench.poll(3)), (vec![13], 1));
     }
+
+    #[test]
+    fn latency_is_as_documented() {
+        let mut bench = Bench::new("latency_is_as_documented", 1);
+        bench.open(0, 3);
+        assert_eq!(cycles_until(&mut bench.sim, &["completion_0_valid"], "cqe_valid"), 4);
+    }
 }

@@ -235,4 +235,14 @@ mod tests {
         assert!(reads > 10, "{order:?}");
         assert!(order.windows(2).all(|pair| pair[0] != pair[1]), "{order:?}");
     }
+
+    #[test]
+    fn latency_is_as_documented() {
+        let mut sim = CsrDecode::def(&Lib::new()).sim();
+        sim.reset(2);
+        // A block that answers in two cycles would be ready in the second of them.
+        assert_eq!(cycles_until(&mut sim, &["axil_arvalid"], "block_0_valid"), 2);
+        sim.clock();
+        assert_eq!(cycles_until(&mut sim, &["block_0_ready"], "axil_rvalid"), 1);
+    }
 }

@@ -527,4 +527,32 @@ mod tests {
         let (least, most) = (done.iter().min().unwrap(), done.iter().max().unwrap());
         assert!(*least > 10 && most - least <= 4, "{done:?}");
     }
+
+    #[test]
+    fn latency_is_as_documented() {
+        let mut bench = Bench::new("latency_is_as_documented", 1);
+        for sink in [&mut bench.fetch, &mut bench.lookup, &mut bench.message] {
+            sink.rate = 0;
+        }
+        bench.open(0, 3);
+        bench.sim.poke("doorbell_index", 1);
+        bench.sim.poke("doorbell_number", 0);
+        // The doorbell stands until it is taken.
+        bench.sim.poke("doorbell_valid", 1);
+        let mut cycles = 0;
+        while bench.sim.peek("fetch_valid") == 0 {
+            let taken = bench.sim.peek("doorbell_ready") == 1;
+            bench.sim.clock();
+            if taken {
+                bench.sim.poke("doorbell_valid", 0);
+            }
+            cycles += 1;
+        }
+        assert_eq!(cycles, 7);
+        // The memory's answer; a WQE of no bytes asks for no memory region.
+        bench.sim.clocks(3);
+        bench.sim.poke_wide("wqe_data", &[0; 8]);
+        let to_message = cycles_until(&mut bench.sim, &["wqe_valid"], "message_valid");
+        assert_eq!(to_message, 5);
+    }
 }
