@@ -7,7 +7,7 @@ PATHS ?= 4
 LOSS  ?= 1%
 SEED  ?= 7
 
-.PHONY: help setup run test gen check verilog lint fmt bench nightly clean
+.PHONY: help setup run test gen check verilog fmt nightly bench-fabric clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -23,6 +23,12 @@ run: setup ## send a file (the card's own Verilog) across two simulated cards at
 
 test: setup check ## everything: generated files, lints, all tests
 	$(CARGO) test -q -j$(JOBS) --workspace --no-fail-fast
+
+nightly: setup ## slow proofs: more seeds, longer runs (about half an hour)
+	RUN_SLOW=1 $(CARGO) test -j$(JOBS) --workspace --no-fail-fast
+
+bench-fabric: ## link-hops per CPU-second, 64 nodes with the full model
+	$(CARGO) run --release -q -j$(JOBS) -p nic-node --example bench_model
 
 check: ## generated files are current, code is formatted, clippy is silent
 	$(CARGO) fmt --all --check
