@@ -29,7 +29,7 @@ fn every_requirement_has_a_well_formed_id_of_its_own() {
     assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len(), "an id is used twice");
     for id in all {
         let (letter, digits) = id.split_once('-').unwrap();
-        assert!("WPSRMH".contains(letter) && digits.len() == 3 && digits.parse::<u16>().is_ok(), "{id}");
+        assert!("WPCSRMEH".contains(letter) && digits.len() == 3 && digits.parse::<u16>().is_ok(), "{id}");
     }
 }
 
@@ -39,7 +39,7 @@ fn an_id_that_the_text_refers_to_exists() {
     let known: BTreeSet<&str> = files.iter().flat_map(|(_, text)| ids(text)).collect();
     for (name, text) in &files {
         for word in text.split(|c: char| !c.is_ascii_alphanumeric() && c != '-') {
-            let is_id = word.len() == 5 && "WPSRMH".contains(&word[..1]) && word[1..2] == *"-";
+            let is_id = word.len() == 5 && "WPCSRMEH".contains(&word[..1]) && word[1..2] == *"-";
             assert!(!is_id || known.contains(word), "{name} refers to {word}");
         }
     }

@@ -36,6 +36,8 @@ caps! {
     MAC_ERROR = 0;
     /// The bench can make accesses to a buffer fail on the bus.
     HOST_FAULT = 1;
+    /// The bench can take a port's link down and up.
+    LINK = 2;
     /// The bench is fast enough for some hundred thousand frames or some seconds of the card's time.
     BULK = 3;
     /// The card has two ports or more.
@@ -68,6 +70,10 @@ caps! {
     RTT = 21;
     /// The card's reorder tolerance follows the network.
     REORDER = 22;
+    /// The card can be given the delay-based algorithm.
+    DELAY_CONTROL = 24;
+    /// The card opens as many paths as rate and round trip ask for.
+    BOOTSTRAP = 25;
     /// The card completes unordered streams as messages end.
     UNORDERED = 23;
 }
@@ -203,6 +209,9 @@ pub trait Dut {
 
     /// The next frame that leaves by any port within this time, which passes only as far as needed.
     fn next_frame(&mut self, within: Nanos) -> Outcome<Option<SentFrame>>;
+
+    /// Takes the link of a port down or up. Needs [`Caps::LINK`].
+    fn set_link(&mut self, port: u8, is_up: bool) -> Outcome;
 
     /// A counter.
     fn counter(&mut self, counter: Counter) -> Outcome<u64>;

@@ -49,6 +49,6 @@ pub fn equal<T: PartialEq<U> + fmt::Debug, U: fmt::Debug>(got: T, want: U, what:
     if got == want {
         Ok(())
     } else {
-        Err(Failure::new(format!("{what}: got {got:x?}, want {want:x?}")))
+        Err(Failure::new(format!("{what}: got {got:?}, want {want:?}")))
     }
 }

@@ -19,6 +19,10 @@ use std::ops::Deref;
 pub const US: Nanos = 1_000;
 /// One millisecond.
 pub const MS: Nanos = 1_000_000;
+/// Round trip of a warm connection.
+pub const RTT: Nanos = 5 * US;
+/// Bytes of each message of a burst; enough that the card's clock ticks between two of them.
+pub const BURST_BYTES: u32 = 1000;
 /// What "at once" means: far less than the shortest delay that a case configures.
 pub const AT_ONCE: Nanos = 10 * US;
 /// First address of the region that every case has.
@@ -281,6 +285,28 @@ impl<'a> Kit<'a> {
     pub fn post_tagged(&mut self, c: &Conn, wr_id: u64, offset: u64, len: u32, tag: TagMatch) -> Outcome {
         let wr = RecvWr { wr_id, local: self.local(offset), len, tag: Some(tag) };
         self.dut.post_recv(c.id, c.stream(), wr)
+    }
+
+    /// Opens a connection after `change` of which each path has been acknowledged once, after [`RTT`]: windows are open
+    /// and the round trip is known. The next number of each path is its first plus 1, that of messages the path count.
+    pub fn warm(&mut self, change: impl FnOnce(&mut ConnConfig)) -> Outcome<Conn> {
+        let c = self.open(change)?;
+        let count = c.cfg.tx_paths.len() as u64;
+        (0..count).try_for_each(|i| self.post_write(&c, 1000 + i, 0, BURST_BYTES))?;
+        let sent = self.collect(RTT)?;
+        equal(sent.len() as u64, count, "P-006: packets to begin with, one on each path")?;
+        for s in &sent {
+            self.inject(&c.ack(s))?;
+        }
+        let all: Vec<_> = (0..count).map(|i| (1000 + i, Status::Ok)).collect();
+        self.completes(&all)?;
+        Ok(c)
+    }
+
+    /// Posts `count` WRITEs of one packet each, with request numbers from `wr_id` on, all of which leave at once.
+    pub fn burst(&mut self, c: &Conn, wr_id: u64, count: u64) -> Outcome<Vec<Sent>> {
+        (0..count).try_for_each(|i| self.post_write(c, wr_id + i, i * u64::from(BURST_BYTES), BURST_BYTES))?;
+        (0..count).map(|_| self.expect(Opcode::Write, self.at_once())).collect()
     }
 
     /// Every completion of queue `cq` that is there now or comes at once; waits for `want` of them.

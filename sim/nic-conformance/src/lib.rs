@@ -26,6 +26,8 @@ pub mod conn;
 
 pub mod kit;
 
+pub mod peer;
+
 // The cases.
 pub mod case;
 

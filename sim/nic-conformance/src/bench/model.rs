@@ -244,6 +244,12 @@ impl Dut for ModelDut {
         Ok(self.sent.pop_front())
     }
 
+    fn set_link(&mut self, port: u8, is_up: bool) -> Outcome {
+        self.nic.set_link(self.now, port, is_up);
+        self.pump();
+        Ok(())
+    }
+
     fn counter(&mut self, counter: Counter) -> Outcome<u64> {
         Ok(self.nic.counters().get(counter))
     }

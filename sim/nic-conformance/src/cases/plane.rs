@@ -1,0 +1,455 @@
+//! Routes: paths that leave a bad one, planes that fail and come back.
+
+use crate::case::cases;
+use crate::conn::Conn;
+use crate::dut::{Caps, Nanos};
+use crate::failure::{check, equal, Failure, Outcome};
+use crate::kit::{pattern, set_paths, Kit, Sent, BURST_BYTES, MS, RTT, US};
+use crate::packet::Packet;
+use crate::peer::{same_packet, Fate, Peer};
+use nic_model::conn_config::ConnConfig;
+use nic_model::time::NS_PS;
+use nic_spec::csr::stats::Counter;
+use nic_spec::desc::Status;
+use nic_spec::num::Psn;
+use nic_spec::wire::{Opcode, PathOp};
+
+cases! { "plane":
+    "P-008" + "P-020" [Caps::RE_AIM] the_second_timeout_re_aims_the_path;
+    "P-008" + "P-020" [Caps::RE_AIM] the_epoch_of_a_re_aimed_path_wraps_at_16;
+    "P-003" + "P-020" [Caps::RE_AIM] a_re_aimed_path_keeps_its_numbers;
+    "P-020" + "R-005" [Caps::RE_AIM] an_acknowledgement_by_the_old_route_still_acknowledges;
+    "P-023" + "R-005" [Caps::RE_AIM] what_the_old_route_lost_is_sent_again_a_round_trip_later;
+    "P-021" + "P-008" [Caps::RE_AIM] a_new_epoch_moves_acknowledgements_to_another_source_port;
+    "P-022" [Caps::RE_AIM.and(Caps::TWO_PORTS)] a_path_that_no_port_helps_tries_the_other_plane;
+    "P-030" [Caps::TWO_PORTS] packets_are_dealt_to_both_planes_alike;
+    "P-037" + "W-016" [Caps::TWO_PORTS] acknowledgements_leave_by_the_port_at_which_the_packet_came;
+    "P-031" + "P-003" [Caps::TWO_PORTS.and(Caps::LINK).and(Caps::RE_AIM)] a_lost_link_sends_its_paths_to_the_other_plane_at_once;
+    "P-032" [Caps::TWO_PORTS.and(Caps::LINK).and(Caps::RE_AIM)] the_peer_is_told_of_a_lost_link;
+    "P-033" [Caps::TWO_PORTS.and(Caps::RE_AIM)] a_report_of_the_peer_is_obeyed;
+    "P-033" [Caps::TWO_PORTS.and(Caps::RE_AIM)] an_older_report_is_ignored;
+    "P-033" [Caps::TWO_PORTS.and(Caps::RE_AIM)] the_newest_report_wins_across_the_wrap;
+    "P-031" + "P-034" [Caps::TWO_PORTS.and(Caps::RE_AIM)] a_plane_that_swallows_everything_does_not_stop_a_transfer;
+    "P-035" [Caps::TWO_PORTS.and(Caps::LINK).and(Caps::RE_AIM).and(Caps::BULK)] a_plane_that_answers_again_gets_its_paths_back;
+    "P-036" + "R-007" [Caps::TWO_PORTS.and(Caps::LINK).and(Caps::RE_AIM)] the_loss_of_one_plane_is_no_error;
+    "P-040" [Caps::RE_AIM] a_path_that_the_peer_opens_is_open;
+    "P-040" [Caps::RE_AIM] an_opening_that_is_repeated_is_answered_again;
+    "P-041" [Caps::RE_AIM] a_path_that_the_peer_closes_is_closed;
+    "P-043" + "P-040" [Caps::BOOTSTRAP] a_long_round_trip_opens_more_paths;
+    "P-040" [Caps::BOOTSTRAP] a_path_is_not_used_before_the_peer_answers;
+    "P-042" + "W-012" [Caps::RE_AIM] an_unknown_path_operation_is_dropped;
+}
+
+/// Timeouts of 200 us, no other probing.
+fn quick(cfg: &mut ConnConfig) {
+    (cfg.transport.rto_init_ps, cfg.transport.rto_min_ps) = (200 * US * NS_PS, 200 * US * NS_PS);
+}
+
+/// The transmissions of one packet that nobody answers: the first, the retransmission, the one after the re-aim.
+fn unanswered(k: &mut Kit<'_>, c: &Conn) -> Outcome<[Sent; 3]> {
+    k.post_write(c, 1, 0, BURST_BYTES)?;
+    let first = k.expect(Opcode::Write, k.at_once())?;
+    let second = k.expect(Opcode::Write, 2 * MS)?;
+    let third = k.expect(Opcode::Write, 2 * MS)?;
+    Ok([first, second, third])
+}
+
+fn the_second_timeout_re_aims_the_path(k: &mut Kit<'_>) -> Outcome {
+    let c = k.open(quick)?;
+    let before = k.snapshot()?;
+    let [first, second, third] = unanswered(k, &c)?;
+    equal(
+        (second.sport, second.pxth.epoch()),
+        (first.sport, first.pxth.epoch()),
+        "source port and epoch after one timeout",
+    )?;
+    check(third.sport != first.sport && third.sport >= 0xc000, format!("P-020: source port {:#x} again", third.sport))?;
+    equal(third.pxth.epoch(), first.pxth.epoch().next(), "epoch after two timeouts")?;
+    equal(k.counted(&before, Counter::PathReaim)?, 1, "path_reaim_count")?;
+    k.inject(&c.ack(&third))?;
+    k.completes(&[(1, Status::Ok)])?;
+    // The new route is kept.
+    k.post_write(&c, 2, 0, 8)?;
+    let next = k.expect(Opcode::Write, k.at_once())?;
+    equal(
+        (next.sport, next.pxth.epoch()),
+        (third.sport, third.pxth.epoch()),
+        "source port and epoch of the next packet",
+    )
+}
+
+fn the_epoch_of_a_re_aimed_path_wraps_at_16(k: &mut Kit<'_>) -> Outcome {
+    let c = k.open(|cfg| {
+        quick(cfg);
+        cfg.tx_paths[0].epoch = 15;
+    })?;
+    let [first, _, third] = unanswered(k, &c)?;
+    equal((first.pxth.epoch().get(), third.pxth.epoch().get()), (15, 0), "epoch before and after the re-aim")?;
+    k.inject(&c.ack(&third))?;
+    k.completes(&[(1, Status::Ok)]).map(|_| ())
+}
+
+fn a_re_aimed_path_keeps_its_numbers(k: &mut Kit<'_>) -> Outcome {
+    let c = k.open(|cfg| {
+        quick(cfg);
+        cfg.tx_paths[0].first = Psn::new(0xff_ffff);
+    })?;
+    let [first, second, third] = unanswered(k, &c)?;
+    same_packet(&first, &second)?;
+    same_packet(&first, &third)?;
+    k.inject(&c.ack(&third))?;
+    k.completes(&[(1, Status::Ok)])?;
+    k.post_write(&c, 2, 0, 8)?;
+    equal(k.expect(Opcode::Write, k.at_once())?.bth.pseq(), Psn::new(0), "PSEQ of the next packet")
+}
+
+fn an_acknowledgement_by_the_old_route_still_acknowledges(k: &mut Kit<'_>) -> Outcome {
+    let c = k.open(quick)?;
+    let [first, ..] = unanswered(k, &c)?;
+    k.inject(&c.ack(&first))?;
+    k.completes(&[(1, Status::Ok)])?;
+    k.silence(5 * MS)
+}
+
+fn what_the_old_route_lost_is_sent_again_a_round_trip_later(k: &mut Kit<'_>) -> Outcome {
+    let c = k.warm(quick)?;
+    let lost = k.burst(&c, 1, 4)?;
+    // Nobody answers until the path is re-aimed; then the oldest packet arrives by the new route.
+    k.expect(Opcode::Write, 2 * MS)?;
+    let moved = k.expect(Opcode::Write, 2 * MS)?;
+    check(moved.pxth.epoch() != lost[0].pxth.epoch(), "P-020: no new epoch after two timeouts")?;
+    k.advance(RTT)?;
+    k.inject(&c.ack(&moved))?;
+    k.completes(&[(1, Status::Ok)])?;
+    // A further packet, acknowledged well after the re-aim, makes the others fall due.
+    k.advance(2 * RTT)?;
+    k.inject(&c.ack(&moved))?;
+    let again = k.collect(RTT)?;
+    let numbers: Vec<_> = again.iter().map(|s| (s.bth.pseq().get(), s.bth.rtx())).collect();
+    equal(numbers, [(2, true), (3, true), (4, true)], "what is sent again by the new route")?;
+    check(again.iter().all(|s| s.pxth.epoch() == moved.pxth.epoch()), "P-004: epoch of what is sent again")
+}
+
+fn a_new_epoch_moves_acknowledgements_to_another_source_port(k: &mut Kit<'_>) -> Outcome {
+    let c = k.open(|_| ())?;
+    let mut ports = Vec::new();
+    for (pseq, epoch) in [(0, 0), (1, 0), (2, 1), (3, 1), (4, 2)] {
+        k.inject(&c.write(pseq, 0, b"x").epoch(epoch))?;
+        ports.push(k.expect(Opcode::Ack, k.at_once())?.sport);
+    }
+    equal((ports[0], ports[2]), (ports[1], ports[3]), "source ports of acknowledgements within an epoch")?;
+    check(ports[0] != ports[2] && ports[2] != ports[4], format!("P-021: source ports of acknowledgements {ports:x?}"))
+}
+
+fn a_path_that_no_port_helps_tries_the_other_plane(k: &mut Kit<'_>) -> Outcome {
+    let c = k.open(quick)?;
+    k.post_write(&c, 1, 0, 100)?;
+    let mut planes = Vec::new();
+    for _ in 0..10 {
+        let Some(sent) = k.next(50 * MS)? else { break };
+        planes.push(sent.port);
+        if sent.port == 1 {
+            k.inject(&c.ack(&sent))?;
+            break;
+        }
+    }
+    check(planes.contains(&1), format!("P-022: planes tried {planes:?}"))?;
+    check(planes.iter().filter(|p| **p == 0).count() >= 3, format!("P-022: planes tried {planes:?}"))?;
+    k.completes(&[(1, Status::Ok)]).map(|_| ())
+}
+
+fn two_planes(cfg: &mut ConnConfig) {
+    set_paths(cfg, 4, 2);
+    quick(cfg);
+}
+
+fn packets_are_dealt_to_both_planes_alike(k: &mut Kit<'_>) -> Outcome {
+    let c = k.open(two_planes)?;
+    let mut peer = Peer::new(&c, RTT);
+    k.fill(0, &pattern(1, 200_000))?;
+    k.post_write(&c, 1, 0, 200_000)?;
+    peer.complete(k, 1, 10 * MS, |_, _| Fate::Pass)?;
+    let by = |port| peer.log.iter().filter(|s| s.port == port && s.opcode == Opcode::Write).count();
+    let (a, b) = (by(0), by(1));
+    check(a.abs_diff(b) <= 4, format!("P-030: {a} and {b} packets by the planes"))?;
+    equal(peer.memory[..200_000] == pattern(1, 200_000), true, "memory of the peer")
+}
+
+fn acknowledgements_leave_by_the_port_at_which_the_packet_came(k: &mut Kit<'_>) -> Outcome {
+    let c = k.open(two_planes)?;
+    for (n, path) in [0u8, 1, 2, 3].into_iter().enumerate() {
+        let mut p = c.write(0, 0, b"x").mseq(n as u32);
+        let (card, peer) = c.cfg.addresses[usize::from(path % 2)];
+        (p.src, p.dst) = (peer, card);
+        k.inject(&p.path(path).plane(path % 2))?;
+        let ack = k.ack()?;
+        equal((ack.port, ack.plane, ack.apath), (path % 2, path % 2, path), "port, plane and path of the ACK")?;
+    }
+    Ok(())
+}
+
+/// Posts a message and takes what leaves in a round trip, reports left out.
+fn some(k: &mut Kit<'_>, c: &Conn, wr_id: u64) -> Outcome<Vec<Sent>> {
+    (0..4).try_for_each(|i| k.post_write(c, wr_id + i, 0, BURST_BYTES))?;
+    let sent = k.collect(RTT)?;
+    Ok(sent.into_iter().filter(|s| s.opcode == Opcode::Write).collect())
+}
+
+fn a_lost_link_sends_its_paths_to_the_other_plane_at_once(k: &mut Kit<'_>) -> Outcome {
+    let c = k.open(two_planes)?;
+    let sent = some(k, &c, 1)?;
+    let down: Vec<_> = sent.iter().filter(|s| s.port == 1).collect();
+    check(!down.is_empty() && down.len() < 4, format!("P-030: {} of 4 packets by plane 1", down.len()))?;
+    k.dut.set_link(1, false)?;
+    let again: Vec<_> = k.collect(RTT)?.into_iter().filter(|s| s.opcode == Opcode::Write).collect();
+    equal(again.iter().map(|s| s.port).max(), Some(0), "P-031: planes used after the link was lost")?;
+    for first in &down {
+        let copy = again.iter().find(|s| s.bth.pseq() == first.bth.pseq() && s.pxth.path_id() == first.pxth.path_id());
+        let copy = copy.ok_or_else(|| Failure::new("P-031: a packet of the lost plane was not sent again at once"))?;
+        same_packet(first, copy)?;
+        equal(copy.pxth.epoch(), first.pxth.epoch().next(), "P-008: epoch")?;
+    }
+    for s in sent.iter().filter(|s| s.port == 0).chain(&again) {
+        k.inject(&c.ack(s))?;
+    }
+    k.completes(&[(1, Status::Ok), (2, Status::Ok), (3, Status::Ok), (4, Status::Ok)]).map(|_| ())
+}
+
+fn reports(sent: &[Sent]) -> Vec<(u8, u16, u16)> {
+    sent.iter().filter_map(|s| s.psth().map(|h| (s.port, h.planes_up(), h.seq()))).collect()
+}
+
+fn the_peer_is_told_of_a_lost_link(k: &mut Kit<'_>) -> Outcome {
+    let c = k.open(two_planes)?;
+    let sent = some(k, &c, 1)?;
+    for s in &sent {
+        k.inject(&c.ack(s))?;
+    }
+    k.dut.set_link(1, false)?;
+    let told = reports(&k.collect(RTT)?);
+    equal(told.first().map(|t| (t.0, t.1)), Some((0, 0b01)), "plane and content of the report")
+}
+
+/// A report of the peer by plane 0.
+fn report(c: &Conn, planes_up: u16, seq: u16) -> Packet {
+    c.packet(Opcode::PortStatus).with_psth(|h| _ = h.set_planes_up(planes_up).set_seq(seq).set_cookie(7))
+}
+
+/// Planes by which the next packets leave; all are acknowledged.
+fn planes_used(k: &mut Kit<'_>, c: &Conn, wr_id: u64) -> Outcome<Vec<u8>> {
+    let sent = some(k, c, wr_id)?;
+    for s in &sent {
+        k.inject(&c.ack(s))?;
+    }
+    k.collect(RTT)?;
+    let all: Vec<_> = (0..4).map(|i| (wr_id + i, Status::Ok)).collect();
+    k.completes(&all)?;
+    let mut ports: Vec<u8> = sent.iter().map(|s| s.port).collect();
+    ports.sort_unstable();
+    ports.dedup();
+    Ok(ports)
+}
+
+fn a_report_of_the_peer_is_obeyed(k: &mut Kit<'_>) -> Outcome {
+    let c = k.open(two_planes)?;
+    equal(planes_used(k, &c, 1)?, [0, 1], "planes used before the report")?;
+    k.inject(&report(&c, 0b01, 1))?;
+    k.collect(RTT)?;
+    equal(planes_used(k, &c, 10)?, [0], "planes used when plane 1 is down at the peer")?;
+    k.inject(&report(&c, 0b11, 2))?;
+    k.collect(RTT)?;
+    equal(planes_used(k, &c, 20)?, [0, 1], "planes used when plane 1 is up again")
+}
+
+fn an_older_report_is_ignored(k: &mut Kit<'_>) -> Outcome {
+    let c = k.open(two_planes)?;
+    k.inject(&report(&c, 0b11, 9))?;
+    k.inject(&report(&c, 0b01, 8))?;
+    k.inject(&report(&c, 0b01, 9))?;
+    k.collect(RTT)?;
+    equal(planes_used(k, &c, 1)?, [0, 1], "planes used after older reports")
+}
+
+fn the_newest_report_wins_across_the_wrap(k: &mut Kit<'_>) -> Outcome {
+    let c = k.open(two_planes)?;
+    k.inject(&report(&c, 0b11, 0xffff))?;
+    k.inject(&report(&c, 0b01, 1))?;
+    k.inject(&report(&c, 0b11, 0))?;
+    k.collect(RTT)?;
+    equal(planes_used(k, &c, 1)?, [0], "planes used after reports ffff, 1, 0")
+}
+
+fn a_plane_that_swallows_everything_does_not_stop_a_transfer(k: &mut Kit<'_>) -> Outcome {
+    let c = k.open(two_planes)?;
+    let mut peer = Peer::new(&c, RTT);
+    k.fill(0, &pattern(1, 200_000))?;
+    k.post_write(&c, 1, 0, 200_000)?;
+    let mut told = 0;
+    let done = peer_with_reports(k, &mut peer, 100 * MS, |s, n| {
+        told += usize::from(s.psth().is_some());
+        if s.port == 1 && n >= 8 {
+            Fate::Lose
+        } else {
+            Fate::Pass
+        }
+    })?;
+    equal(done, [(1, Status::Ok)], "completions")?;
+    equal(peer.memory[..200_000] == pattern(1, 200_000), true, "memory of the peer")
+}
+
+/// As [`Peer::complete`], with a peer that takes reports of planes as they are.
+fn peer_with_reports(
+    k: &mut Kit<'_>,
+    peer: &mut Peer,
+    limit: Nanos,
+    fate: impl FnMut(&Sent, usize) -> Fate,
+) -> Outcome<Vec<(u64, Status)>> {
+    let done = peer.complete(k, 1, limit, fate)?;
+    Ok(done.iter().map(|c| (c.wr_id, c.status)).collect())
+}
+
+fn a_plane_that_answers_again_gets_its_paths_back(k: &mut Kit<'_>) -> Outcome {
+    let c = k.open(two_planes)?;
+    equal(planes_used(k, &c, 1)?, [0, 1], "planes used to begin with")?;
+    k.dut.set_link(1, false)?;
+    k.collect(RTT)?;
+    equal(planes_used(k, &c, 10)?, [0], "planes used without the link")?;
+    k.dut.set_link(1, true)?;
+    // Probes leave by the plane; each is answered.
+    let end = k.dut.now() + 100 * MS;
+    let mut probes = 0;
+    while k.dut.now() < end {
+        let Some(sent) = k.next(end - k.dut.now())? else { break };
+        if sent.opcode == Opcode::ProbeReq && sent.port == 1 {
+            probes += 1;
+            k.inject(&c.probe_rsp(&sent))?;
+        }
+    }
+    check(probes >= 3, format!("P-035: {probes} probes of the plane"))?;
+    equal(planes_used(k, &c, 20)?, [0, 1], "planes used after the plane answered")
+}
+
+fn the_loss_of_one_plane_is_no_error(k: &mut Kit<'_>) -> Outcome {
+    let c = k.open(two_planes)?;
+    let before = k.snapshot()?;
+    planes_used(k, &c, 1)?;
+    k.dut.set_link(1, false)?;
+    k.collect(50 * MS)?;
+    equal(planes_used(k, &c, 10)?, [0], "planes used")?;
+    equal(k.counted(&before, Counter::ConnErrors)?, 0, "conn_error_count")
+}
+
+/// The peer opens path 5 with first number 100.
+fn open_path(c: &Conn) -> Packet {
+    c.packet(Opcode::PathCtl).with_pcth(|h| {
+        _ = h.set_op(PathOp::Open.code()).set_path(nic_spec::num::PathId::new(5)).set_cum_pseq(Psn::new(99));
+    })
+}
+
+fn a_path_that_the_peer_opens_is_open(k: &mut Kit<'_>) -> Outcome {
+    let c = k.open(|_| ())?;
+    k.inject(&open_path(&c))?;
+    let reply = k.expect(Opcode::PathCtl, k.at_once())?;
+    let said = reply.pcth().map(|h| (h.op(), h.path().get(), h.flags() & 1, h.cum_pseq().get()));
+    equal(said, Some((PathOp::Open.code(), 5, 1, 99)), "operation, path, reply and number of the answer")?;
+    k.inject(&c.write(100, 0, b"open").mseq(0).path(5))?;
+    equal(k.acks(100, &[])?.apath, 5, "path acknowledged")?;
+    // The paths in between are not open.
+    let before = k.snapshot()?;
+    k.inject(&c.write(0, 0, b"shut").mseq(1).path(3))?;
+    k.silence(k.at_once())?;
+    k.refused(&before, &[(Counter::RxUnknownPath, 1)])
+}
+
+fn an_opening_that_is_repeated_is_answered_again(k: &mut Kit<'_>) -> Outcome {
+    let c = k.open(|_| ())?;
+    k.inject(&open_path(&c))?;
+    k.expect(Opcode::PathCtl, k.at_once())?;
+    k.inject(&c.write(100, 0, b"open").mseq(0).path(5))?;
+    k.acks(100, &[])?;
+    k.inject(&open_path(&c))?;
+    k.expect(Opcode::PathCtl, k.at_once())?;
+    // What was received stays received.
+    k.inject(&c.write(100, 0, b"XXXX").mseq(0).path(5))?;
+    check(k.acks(100, &[])?.dup, "P-040: a repeated opening forgot what was received")?;
+    k.memory_holds_only(&[(0, b"open")])
+}
+
+fn a_path_that_the_peer_closes_is_closed(k: &mut Kit<'_>) -> Outcome {
+    let c = k.open(|cfg| set_paths(cfg, 2, 1))?;
+    k.inject_all(&[c.write(0, 0, b"a").path(1), c.write(1, 1, b"b").path(1)])?;
+    k.collect(k.at_once())?;
+    let close = c.packet(Opcode::PathCtl).with_pcth(|h| {
+        _ = h.set_op(PathOp::Close.code()).set_path(nic_spec::num::PathId::new(1));
+    });
+    k.inject(&close)?;
+    let reply = k.expect(Opcode::PathCtl, k.at_once())?;
+    equal(reply.pcth().map(|h| (h.flags() & 1, h.cum_pseq().get())), Some((1, 1)), "reply and cumulative number")?;
+    let before = k.snapshot()?;
+    k.inject(&c.write(2, 2, b"c").path(1))?;
+    k.silence(k.at_once())?;
+    k.refused(&before, &[(Counter::RxUnknownPath, 1)])
+}
+
+fn an_unknown_path_operation_is_dropped(k: &mut Kit<'_>) -> Outcome {
+    let c = k.open(|_| ())?;
+    let before = k.snapshot()?;
+    k.inject(&c.packet(Opcode::PathCtl).with_pcth(|h| _ = h.set_op(99)))?;
+    k.silence(k.at_once())?;
+    k.refused(&before, &[(Counter::RxUnsupportedOpcode, 1)])
+}
+
+/// A connection that adapts, with a round trip of 1 ms; the paths it asks the peer to open.
+fn long_way(k: &mut Kit<'_>) -> Outcome<(Conn, Vec<Sent>)> {
+    let c = k.open(|cfg| {
+        set_paths(cfg, 12, 1);
+        quick(cfg);
+        (cfg.transport.rto_init_ps, cfg.transport.rto_min_ps) = (100 * MS * NS_PS, 100 * MS * NS_PS);
+        (cfg.transport.bootstrap, cfg.transport.paths_min, cfg.transport.paths_max) = (true, 12, 40);
+    })?;
+    (0..12).try_for_each(|i| k.post_write(&c, i, 0, BURST_BYTES))?;
+    let sent = k.collect(MS)?;
+    for s in &sent {
+        k.inject(&c.ack(s))?;
+    }
+    let opened: Vec<_> = k.collect(10 * US)?.into_iter().filter(|s| s.opcode == Opcode::PathCtl).collect();
+    Ok((c, opened))
+}
+
+fn a_long_round_trip_opens_more_paths(k: &mut Kit<'_>) -> Outcome {
+    // 400 Gb/s or more over 1 ms need 96 paths of 256 packets of 4 KiB; 40 are permitted.
+    let (_, opened) = long_way(k)?;
+    let mut paths: Vec<_> =
+        opened.iter().filter_map(|s| s.pcth().map(|h| (h.op(), h.path().get(), h.cum_pseq().get()))).collect();
+    paths.sort_unstable();
+    let want: Vec<_> = (12..40).map(|path| (PathOp::Open.code(), path, 0xff_ffff)).collect();
+    equal(paths, want, "operation, path and number before the first")
+}
+
+fn a_path_is_not_used_before_the_peer_answers(k: &mut Kit<'_>) -> Outcome {
+    let (c, opened) = long_way(k)?;
+    k.completions_of(0, 12)?;
+    (100..160).try_for_each(|i| k.post_write(&c, i, 0, BURST_BYTES))?;
+    let of = |sent: &[Sent]| sent.iter().filter(|s| s.opcode == Opcode::Write).map(|s| s.pxth.path_id().get()).max();
+    let sent = k.collect(10 * US)?;
+    check(of(&sent).is_some_and(|path| path < 12), format!("P-040: path {:?} used before it is open", of(&sent)))?;
+    for s in sent.iter().filter(|s| s.opcode == Opcode::Write) {
+        k.inject(&c.ack(s))?;
+    }
+    let first = opened.first().ok_or_else(|| Failure::new("P-043: no path opened"))?;
+    let path = first.pcth().map_or(0, |h| h.path().get());
+    let reply = c.packet(Opcode::PathCtl).with_pcth(|h| {
+        _ = h
+            .set_op(PathOp::Open.code())
+            .set_path(nic_spec::num::PathId::new(path))
+            .set_flags(1)
+            .set_cum_pseq(Psn::new(0xff_ffff));
+    });
+    k.inject(&reply)?;
+    (200..264).try_for_each(|i| k.post_write(&c, i, 0, BURST_BYTES))?;
+    let sent = k.collect(10 * US)?;
+    check(
+        sent.iter().any(|s| s.opcode == Opcode::Write && s.pxth.path_id().get() == path),
+        "P-040: the opened path is not used",
+    )
+}
