@@ -7,7 +7,7 @@ PATHS ?= 4
 LOSS  ?= 1%
 SEED  ?= 7
 
-.PHONY: help setup run test gen check verilog fmt nightly bench-fabric clean
+.PHONY: help setup run test gen lint check verilog fmt nightly bench-fabric clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -21,7 +21,7 @@ run: setup ## send a file (the card's own Verilog) across two simulated cards at
 	@target/debug/nicsim transfer --file $(FILE) --out out/received --paths $(PATHS) --loss $(LOSS) --seed $(SEED)
 	@cmp $(FILE) out/received && echo "the received file equals the sent one: $(FILE)"
 
-test: setup check ## everything: generated files, lints, all tests
+test: setup check ## everything: generated files, format, all tests
 	$(CARGO) test -q -j$(JOBS) --workspace --no-fail-fast
 
 nightly: setup ## slow proofs: more seeds, longer runs (about half an hour)
@@ -30,9 +30,11 @@ nightly: setup ## slow proofs: more seeds, longer runs (about half an hour)
 bench-fabric: ## link-hops per CPU-second, 64 nodes with the full model
 	$(CARGO) run --release -q -j$(JOBS) -p nic-node --example bench_model
 
-check: ## generated files are current, code is formatted, clippy is silent
-	$(CARGO) fmt --all --check
+lint: ## clippy over everything, every warning an error
 	$(CARGO) clippy -q -j$(JOBS) --workspace --all-targets -- -D warnings
+
+check: ## generated files are current, code is formatted
+	$(CARGO) fmt --all --check
 	$(CARGO) run -q -j$(JOBS) -p nic-gen -- all --check
 
 gen: ## write hdl/nic-spec/generated from the tables

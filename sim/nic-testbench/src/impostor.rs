@@ -14,7 +14,7 @@ use nic_spec::wire::{Axth, Bth, Eth, Ipv4, Nxth, Opcode, Pxth, Sack, Udp, ECN_EC
 /// Bytes of the card's two regions.
 pub const REGION: u64 = 16384;
 /// Connection id that the test uses.
-pub const PEER_QPN: u32 = 0x00ab_cd;
+pub const PEER_QPN: u32 = 0x0000_abcd;
 
 /// A forged acknowledgement.
 #[derive(Clone, Debug, Default)]

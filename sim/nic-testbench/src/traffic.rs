@@ -246,13 +246,12 @@ impl Traffic {
         for _ in 0..400 {
             self.sides[0].device.idle().expect("time passes");
         }
-        for k in 0..2 {
-            let side = &self.sides[k];
-            let got = side.sink.to_vec(0, images[k].len());
-            if let Some(at) = (0..got.len()).find(|i| got[*i] != images[k][*i]) {
-                panic!("card {k}: byte {at:#x} is {:#x}, not {:#x}", got[at], images[k][at]);
+        for (k, ((side, image), memory)) in self.sides.iter().zip(&images).zip(&self.bench.memories).enumerate() {
+            let got = side.sink.to_vec(0, image.len());
+            if let Some(at) = (0..got.len()).find(|i| got[*i] != image[*i]) {
+                panic!("card {k}: byte {at:#x} is {:#x}, not {:#x}", got[at], image[at]);
             }
-            assert_eq!(self.bench.memories[k].fault_count(), 0, "card {k}: {:?}", self.bench.memories[k].take_faults());
+            assert_eq!(memory.fault_count(), 0, "card {k}: {:?}", memory.take_faults());
             assert_eq!(side.cq.poll(100).expect("the ring").len(), 0, "card {k}: a completion too many");
         }
         for (k, qp) in qps.iter().flatten().enumerate() {

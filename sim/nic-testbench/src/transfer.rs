@@ -252,8 +252,8 @@ fn exchange(
     let (cq_a, cq_b) = (Cq::new(sender, cq)?, Cq::new(receiver, cq)?);
     let qp_a = Qp::create(&pd_a, &cq_a, &cq_a, &config)?;
     let qp_b = Qp::create(&pd_b, &cq_b, &cq_b, &config)?;
-    qp_a.to_rtr(&qp_b.conn_info())?;
-    qp_b.to_rtr(&qp_a.conn_info())?;
+    qp_a.to_rtr(qp_b.conn_info())?;
+    qp_b.to_rtr(qp_a.conn_info())?;
     let (source, sink) = (DmaMem::zeroed(region_bytes), DmaMem::zeroed(region_bytes));
     source.write(0, &plan.data);
     let mr_a = Mr::register(&pd_a, &source, 0, region_bytes, MrAccess::LOCAL_READ)?;

@@ -68,7 +68,7 @@ impl Shared {
 
     /// What the network did.
     pub fn fabric_stats(&self) -> Option<FabricStats> {
-        self.fabric.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        *self.fabric.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Cuts or mends every cable between network and cards: frames are lost silently.

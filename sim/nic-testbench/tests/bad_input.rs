@@ -17,7 +17,7 @@ const FILL: u8 = 0xee;
 /// Ticks between two refusals of a connection, shorter than the default so that the tests are.
 const NAK_INTERVAL_TICKS: u32 = 6400;
 /// Connection id of the peer that the test plays.
-const PEER_QPN: u32 = 0x00ab_cd;
+const PEER_QPN: u32 = 0x0000_abcd;
 
 /// A card with one connection whose peer is the test.
 struct Target {

@@ -307,3 +307,19 @@ fn packets_of_a_destroyed_connection_are_dropped() {
     assert_eq!(t.side.device.stats().expect("counters").since(&before).get(Counter::RxUnknownConn), 1);
     assert!(t.sink().iter().all(|b| *b == FILL));
 }
+
+#[test]
+fn a_peer_that_uses_a_receive_twice_gets_no_second_completion_out_of_it() {
+    let mut t = Impostor::new(Seed::new(25), &config(), 3);
+    t.qp.post_recv(1).expect("room");
+    for i in 0..20 {
+        let packet = WritePacket { pseq: i, mseq: i, imm: Some(i), rsn: 0, ..t.packet(0, &[i as u8; 8]) };
+        t.inject(packet.to_bytes());
+    }
+    t.settle(60);
+    let done = t.side.cq.poll(20).expect("the ring holds no nonsense");
+    assert_eq!(done.iter().map(|c| (c.wr_id, c.imm)).collect::<Vec<_>>(), [(1, Some(0))]);
+    assert_eq!(t.side.cq.poll(20).expect("the ring holds no nonsense"), []);
+    assert_eq!(t.side.device.counter(Counter::CqOverflow).expect("counter"), 0);
+    t.still_works(&config());
+}

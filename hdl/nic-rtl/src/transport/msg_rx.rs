@@ -5,15 +5,17 @@
 //! | `ctx` | [`CtxWrite`] | valid/ready | a row of `conn` forgets the connection's messages; one of `sq` names its completion queue |
 //! | `placed` | [`PlaceInfo`] | valid/ready | packets whose payload memory has answered, in order of acceptance |
 //! | `completion` | [`Completion`] | valid/ready, registered | a message with immediate data is complete |
-//! | `error` | [`ConnError`] | valid/ready | memory answered a write with an error |
+//! | `error` | [`ConnError`] | valid/ready | memory answered a write with an error, or a receive is used out of turn |
 //! | `msg_base` | [`MsgBaseRead`] | none | MSEQ of the connection's oldest message not retired, one cycle later |
 //! | `idle` | 1 | | nothing is left to retire, and no packet is on its way in |
 //! | `count` | [`Count`] | valid | see [`COUNTS`] |
 //!
 //! A message is complete with the packet that carries `complete` (M-014): packets come in order of acceptance, so all others
-//! of the message came before. Its immediate data came with the packet that has LAST and IMM. Cycles: a packet 3, a retired
+//! of the message came before. Its immediate data came with the packet that has LAST and IMM. Messages that consume a
+//! receive name them one after the other (M-006): one that names another, as a receive used twice, completes nothing and
+//! ends its connection, since its completion would be for a receive that is not there. Cycles: a packet 3, a retired
 //! message 4; the two kinds take turns. Reset forgets all messages in conns · msgs cycles, a context write those of the
-//! connection in msgs cycles; nothing is taken meanwhile. State: 84 bits a message slot and 2 · 24 + 12 bits a connection
+//! connection in msgs cycles; nothing is taken meanwhile. State: 84 bits a message slot and 2 · 24 + 16 + 12 bits a connection
 //! in RAM. Drops: packets of messages retired already, which cannot come from a sender that keeps the protocol.
 
 use super::vector::{bit_at, bit_mask, next_after};
@@ -124,7 +126,18 @@ module! {
         // look, connection: its oldest message retires if it is done.
         let retires = (in_look & !is_packet & row.done).named("retires");
         let spends = (in_look & !is_packet & !row.done).named("spends");
-        let completes = retires & row.imm_valid & !row.failed;
+        // A message with immediate data consumes the receive whose turn it is.
+        let rsns = b.mem("rsns", n.into(), 16).style(RamStyle::Distributed);
+        let rsn_next = rsns.read(fsm.is("idle").mux(chosen, conn)).named("rsn_next");
+        let in_turn = row.rsn.eq(rsn_next).named("in_turn");
+        let completes = retires & row.imm_valid & !row.failed & in_turn;
+        let breaks = (retires & row.imm_valid & !row.failed & !in_turn).named("breaks");
+        let first_rsn = field_of(ctx.data.data, ConnRow::LAYOUT.field("init_rsn")).trunc(16);
+        rsns.write(
+            restart | retires & row.imm_valid & in_turn,
+            restart.mux(at, conn),
+            restart.mux(first_rsn, rsn_next.inc()),
+        );
         let retired = row.reg_en("retired", in_look);
 
         mem.write(
@@ -164,16 +177,20 @@ module! {
         completion.put(done_valid, &entry.reg_en("completion", push));
         error.put(
             fsm.is("fail"),
-            &ConnError { conn: conn.zext(CONN_BITS), status: b.lit(Status::LocDma.code().into(), 8) },
+            &ConnError {
+                conn: conn.zext(CONN_BITS),
+                status: is_packet
+                    .mux(b.lit(Status::LocDma.code().into(), 8), b.lit(Status::RemInvReq.code().into(), 8)),
+            },
         );
         fsm.step("look", b.high(), "idle");
         fsm.step("look", completes, "end");
-        fsm.step("look", is_packet & packet.error, "fail");
+        fsm.step("look", is_packet & packet.error | breaks, "fail");
         fsm.step("end", push, "idle");
         fsm.step("fail", error.ready, "idle");
 
         idle.set(is_free & !placed.valid & ripe.is_zero());
-        count.drive(b, &[(retires & !row.failed, Counter::RxMessages)]);
+        count.drive(b, &[(retires & !row.failed & !breaks, Counter::RxMessages)]);
         b.assert("a_ripe_message_is_seen", !take_ripe | bit_at(ripe, ripe_conn));
         b.assert("one_state_at_a_time", !(in_row & in_look));
     }
