@@ -1,0 +1,73 @@
+//! The plans that are checked in: all can be read, and what they state is so.
+
+use std::path::{Path, PathBuf};
+
+use nic_plan::{execute, Options, Outcome, Plan, Run, Verdict};
+
+fn plans() -> Vec<PathBuf> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("plans");
+    let entries = std::fs::read_dir(&directory).expect("the folder of plans");
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.expect("an entry").path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "toml"));
+    paths.sort();
+    paths
+}
+
+fn read(name: &str) -> Plan {
+    Plan::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("plans").join(name)).expect("a plan")
+}
+
+fn run(plan: &Plan, jobs: usize) -> Vec<Run> {
+    let directory = tempfile::tempdir().expect("a temporary folder");
+    let options = Options { jobs, directory: directory.path().into() };
+    execute(plan, &options, &mut |_| {}).expect("runs")
+}
+
+fn assert_met(plan: &Plan, runs: &[Run]) {
+    for expect in &plan.expects {
+        let Outcome { label, value, verdict, .. } = expect.outcome(runs);
+        let replay = format!("nicsim fabric sim/nic-plan/plans/{}.toml --case '{}'", plan.name, expect.case);
+        assert_eq!(verdict, Verdict::Met, "{}: {label} is {value:?}; replay: {replay}", plan.name);
+    }
+}
+
+#[test]
+fn every_plan_can_be_read_and_has_its_own_name() {
+    let paths = plans();
+    assert!(paths.len() > 5, "{paths:?}");
+    for path in paths {
+        let plan = Plan::read(&path).unwrap_or_else(|error| panic!("{error}: {:?}", std::error::Error::source(&error)));
+        assert_eq!(Some(plan.name.as_str()), path.file_stem().and_then(|stem| stem.to_str()));
+        assert!(!plan.runs.is_empty() && !plan.expects.is_empty(), "{}", plan.name);
+    }
+}
+
+#[test]
+fn runs_are_the_same_on_any_number_of_threads_and_with_the_same_seed() {
+    let mut plan = read("queued-8m.toml");
+    plan.select(&["no loss".into(), "1 % loss".into()], &["metaroce".into()]);
+    let once = run(&plan, 1);
+    assert_eq!(once, run(&plan, 2));
+    plan.runs.iter_mut().for_each(|run| run.seed += 1);
+    assert_ne!(once, run(&plan, 2));
+}
+
+#[test]
+fn queued_messages_reach_their_figures() {
+    let mut plan = read("queued-8m.toml");
+    plan.select(&[], &["metaroce".into()]);
+    assert_eq!(plan.expects.len(), 3);
+    assert_met(&plan, &run(&plan, 2));
+}
+
+/// Every plan, our transport, about ten minutes of CPU time: `RUN_SLOW=1`.
+#[test]
+fn every_headline_is_reached() {
+    if std::env::var_os("RUN_SLOW").is_none() {
+        return;
+    }
+    for path in plans() {
+        let plan = Plan::read(&path).expect("a plan");
+        assert_met(&plan, &run(&plan, 2));
+    }
+}

@@ -1,0 +1,169 @@
+//! What has to hold when a run is over: memory byte for byte, words added to exactly once, every frame accounted for.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use nic_fabric::{Fabric, NodeId};
+use nic_model::counters::Counters;
+use nic_spec::csr::stats::{Class, Counter, COUNTERS};
+
+use crate::host::Host;
+use crate::memory::BASE;
+use crate::plan::{Counter as Word, Fate, HostPlan, Plan};
+
+/// Differences of memory that are told, per host.
+const DIFFERENCES_MAX: usize = 4;
+
+/// Everything that does not hold.
+pub fn check_end(fabric: &Fabric, plan: &Plan, hosts: u32) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let host = |number: u32| fabric.node::<Host>(NodeId(number)).expect("every host was attached");
+    for (number, expected) in (0..hosts).zip(&plan.hosts) {
+        check_memory(number, host(number), expected, &mut wrong);
+        let counters = host(number).card().nic().counters();
+        let failures = expected.fates.iter().filter(|fate| **fate != Fate::Lives).count() as u64;
+        check_card(number, counters, failures, &mut wrong);
+        let messages = [(Counter::TxMessages, expected.tx_messages), (Counter::RxMessages, expected.rx_messages)];
+        for (counter, messages) in messages {
+            if plan.doomed_conns == 0 && counters.get(counter) != messages {
+                wrong.push(format!("host {number}: {} is {}, not {messages}", counter.name(), counters.get(counter)));
+            }
+        }
+    }
+    for word in &plan.counters {
+        check_word(&host, word, &mut wrong);
+    }
+    let all: Vec<&Counters> = (0..hosts).map(|number| host(number).card().nic().counters()).collect();
+    check_frames(fabric, plan, &all, &mut wrong);
+    wrong
+}
+
+fn check_memory(number: u32, host: &Host, expected: &HostPlan, wrong: &mut Vec<String>) {
+    let memory = host.card().memory();
+    let before = expected.memory.bytes();
+    let is_in = |ranges: &[Range<usize>], at: usize| ranges.iter().any(|range| range.contains(&at));
+    let is_excused =
+        |at: usize, is: u8| is_in(&expected.open_ranges, at) || is == before[at] && is_in(&expected.loose_ranges, at);
+    let pairs = memory.bytes().iter().zip(&expected.image).enumerate();
+    let wrong_at = pairs.filter(|(at, (is, should))| is != should && !is_excused(*at, **is));
+    let different: Vec<usize> = wrong_at.map(|(at, _)| at).collect();
+    if memory.bytes().len() != expected.image.len() {
+        wrong.push(format!("host {number}: memory has {} bytes, not {}", memory.bytes().len(), expected.image.len()));
+    }
+    for at in different.iter().take(DIFFERENCES_MAX) {
+        let (is, should) = (memory.bytes()[*at], expected.image[*at]);
+        let region = memory.region_at(*at);
+        wrong.push(format!(
+            "host {number}: byte {:#x} is {is:#x}, not {should:#x}, one of {} in {region:x?}",
+            BASE + *at as u64,
+            different.len()
+        ));
+    }
+}
+
+/// Every addition fetched what another one left, from the first value to the last.
+fn check_word<'a>(host: &impl Fn(u32) -> &'a Host, word: &Word, wrong: &mut Vec<String>) {
+    let load = |number: u32, iova: u64| {
+        u64::from_le_bytes(host(number).card().memory().at(iova, 8).try_into().expect("8 bytes"))
+    };
+    let mut left = BTreeMap::new();
+    for (number, iova, add) in &word.adds {
+        if left.insert(load(*number, *iova), *add).is_some() {
+            wrong.push(format!("two additions to {:#x} of host {} fetched the same", word.iova, word.host));
+        }
+    }
+    let mut value = word.first;
+    while let Some(add) = left.remove(&value) {
+        value = value.wrapping_add(add);
+    }
+    if !left.is_empty() || value != load(word.host, word.iova) {
+        let last = load(word.host, word.iova);
+        wrong.push(format!(
+            "additions to {:#x} of host {} lead to {value:#x} and leave {}, it holds {last:#x}",
+            word.iova,
+            word.host,
+            left.len()
+        ));
+    }
+}
+
+/// Frames that a card sent and that are counted by kind.
+const SENT_KINDS: [Counter; 8] = [
+    Counter::TxData,
+    Counter::TxRtxGap,
+    Counter::TxRtxRto,
+    Counter::TxRedundant,
+    Counter::TxAckShort,
+    Counter::TxAckLong,
+    Counter::TxNak,
+    Counter::TxProbe,
+];
+
+/// What must not have happened to a card.
+const NEVER: [Counter; 5] =
+    [Counter::CqOverflow, Counter::DmaReadError, Counter::DmaWriteError, Counter::RxUnknownConn, Counter::RxBadPkey];
+
+fn check_card(number: u32, counters: &Counters, failures: u64, wrong: &mut Vec<String>) {
+    for counter in [Counter::ConnErrors, Counter::WqeBad] {
+        if counters.get(counter) > failures {
+            wrong.push(format!("host {number}: {} is {}", counter.name(), counters.get(counter)));
+        }
+    }
+    for counter in NEVER {
+        if counters.get(counter) != 0 {
+            wrong.push(format!("host {number}: {} is {}", counter.name(), counters.get(counter)));
+        }
+    }
+    let (sent, frames) = (sum(counters, &SENT_KINDS), counters.get(Counter::TxFrames));
+    if sent > frames {
+        wrong.push(format!("host {number}: {sent} packets sent by kind in {frames} frames"));
+    }
+    let (taken, frames) = (taken(counters), counters.get(Counter::RxFrames));
+    if taken > frames {
+        wrong.push(format!("host {number}: {taken} packets received by kind in {frames} frames"));
+    }
+}
+
+fn sum(counters: &Counters, which: &[Counter]) -> u64 {
+    which.iter().map(|counter| counters.get(*counter)).sum()
+}
+
+/// Frames received that are counted by kind. An acknowledgement that says nonsense is counted as such besides.
+fn taken(counters: &Counters) -> u64 {
+    let refused = COUNTERS.iter().filter(|info| matches!(info.class, Class::Drop | Class::Nak(_)));
+    let refused: u64 = refused.map(|info| counters.get(info.counter)).sum();
+    refused - counters.get(Counter::RxBadAck) + sum(counters, &[Counter::RxData, Counter::RxAck])
+}
+
+fn check_frames(fabric: &Fabric, plan: &Plan, cards: &[&Counters], wrong: &mut Vec<String>) {
+    let stats = fabric.stats();
+    let total = |counter: Counter| -> u64 { cards.iter().map(|counters| counters.get(counter)).sum() };
+    let mut equal = |what: &str, is: u64, should: u64| {
+        if is != should {
+            wrong.push(format!("{what}: {is}, not {should}"));
+        }
+    };
+    let accounted = stats.delivered + stats.drops.total() + stats.in_flight;
+    equal("frames delivered, dropped and in flight", accounted, stats.sent + stats.duplicated);
+    equal("frames the cards sent", total(Counter::TxFrames), stats.sent);
+    equal("frames the cards received", total(Counter::RxFrames), stats.delivered);
+    equal("bytes the cards received", total(Counter::RxBytes), stats.delivered_bytes);
+    // What a connection had under way when it failed need not be accepted.
+    if plan.doomed_conns == 0 {
+        equal("data packets accepted", total(Counter::RxData), total(Counter::TxData));
+        equal("bytes accepted", total(Counter::RxDataBytes), total(Counter::TxDataBytes));
+        equal("messages placed", total(Counter::RxMessages), total(Counter::TxMessages));
+    }
+    let mut at_most = |what: &str, is: u64, most: u64| {
+        if is > most {
+            wrong.push(format!("{what}: {is}, at most {most}"));
+        }
+    };
+    at_most("marked packets received", total(Counter::RxCe), stats.ecn_marked + stats.duplicated);
+    let unkind = |frames: Counter, kinds: u64| total(frames) - kinds;
+    let sent_kinds: u64 = cards.iter().map(|counters| sum(counters, &SENT_KINDS)).sum();
+    let taken_kinds: u64 = cards.iter().map(|counters| taken(counters)).sum();
+    // Probes are not counted where they arrive, nor is what is neither data nor acknowledgement anywhere.
+    let others = unkind(Counter::TxFrames, sent_kinds) + total(Counter::TxProbe) + stats.duplicated;
+    at_most("packets received of no kind", unkind(Counter::RxFrames, taken_kinds), others);
+}

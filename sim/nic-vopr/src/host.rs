@@ -1,0 +1,400 @@
+//! A host of a run: posts what the plan says, polls, and judges every completion when it sees it.
+
+use std::ops::Range;
+
+use nic_fabric::{Context, Frame, Node};
+use nic_model::time::Time;
+use nic_model::transport::path_set::PathSet;
+use nic_model::work::{ConnId, Cqe, CqeOp, Event, PostError};
+use nic_node::{Card, CARD_TOKENS};
+use nic_spec::consts::SACK_BITS;
+use nic_spec::desc::Status;
+use nic_spec::num::Psn;
+
+use crate::memory::GuardedMemory;
+use crate::plan::{Expected, Fate, HostPlan, Lane, Queue, Request};
+
+const TOKEN_HOST: u32 = CARD_TOKENS;
+/// Violations that are kept; what follows the first is seldom news.
+const VIOLATIONS_MAX: usize = 16;
+
+/// What a host has seen of its plan.
+pub struct Host {
+    card: Card<GuardedMemory>,
+    number: u32,
+    conns: Vec<ConnId>,
+    fates: Vec<Fate>,
+    /// Completions of each connection with the reason of its failure.
+    reasons: Vec<u32>,
+    lanes: Vec<Lane>,
+    expected: Vec<Expected>,
+    /// Completions of each that came.
+    seen: Vec<bool>,
+    queues: Vec<Queue>,
+    /// Per queue: completions before this place came, or must not come.
+    places: Vec<usize>,
+    /// Per queue: a completion in error came, after which none is good.
+    failed: Vec<bool>,
+    /// Completions that are still to come.
+    left: usize,
+    stalls: Vec<Range<u64>>,
+    poll_every_ps: u64,
+    next_poll_ps: u64,
+    cq_count: u32,
+    /// When the host's timers are due, the earliest last.
+    wakes_ps: Vec<u64>,
+    /// Per connection and path: what the next new packet would be called.
+    next_psns: Vec<Vec<Psn>>,
+    violations: Vec<String>,
+    /// Everything seen, in its order.
+    digest: u64,
+    completions: u64,
+}
+
+impl Host {
+    /// The host of this number with its card, connections open.
+    ///
+    /// # Errors
+    /// The reason for which the card did not open a connection.
+    pub fn new(number: u32, plan: HostPlan) -> Result<Host, String> {
+        let mut card = Card::new(plan.nic, plan.memory);
+        for (row, mr) in (0..).zip(plan.mrs) {
+            card.nic_mut().mrs().set(row, Some(mr));
+        }
+        let open = |config| card.nic_mut().open_connection(Time::ZERO, config).map_err(|error| error.to_string());
+        let conns: Vec<ConnId> = plan.conns.into_iter().map(open).collect::<Result<_, _>>()?;
+        let next_psns = conns.iter().map(|conn| next_psns(card.nic().paths(*conn))).collect();
+        let is_certain = |e: &&Expected| e.is_signaled && plan.fates[e.conn] != Fate::Bereaved;
+        let left = plan.expected.iter().filter(is_certain).count();
+        Ok(Host {
+            card,
+            number,
+            reasons: vec![0; conns.len()],
+            conns,
+            fates: plan.fates,
+            lanes: plan.lanes,
+            seen: vec![false; plan.expected.len()],
+            expected: plan.expected,
+            places: vec![0; plan.queues.len()],
+            failed: vec![false; plan.queues.len()],
+            queues: plan.queues,
+            left,
+            stalls: plan.stalls,
+            poll_every_ps: plan.poll_every_ps,
+            next_poll_ps: 0,
+            cq_count: plan.cq_count,
+            wakes_ps: Vec::new(),
+            next_psns,
+            violations: Vec::new(),
+            digest: 0xcbf2_9ce4_8422_2325,
+            completions: 0,
+        })
+    }
+
+    /// Its card.
+    pub fn card(&self) -> &Card<GuardedMemory> {
+        &self.card
+    }
+
+    /// True when everything is posted and every completion came.
+    pub fn is_done(&self) -> bool {
+        self.left == 0 && self.lanes.iter().all(|lane| lane.requests.is_empty())
+    }
+
+    /// True when no packet of any connection that lives waits for its acknowledgement.
+    pub fn is_quiet(&self) -> bool {
+        let living = self.conns.iter().zip(&self.fates).filter(|(_, fate)| **fate == Fate::Lives);
+        let mut paths = living.filter_map(|(conn, _)| self.card.nic().paths(*conn));
+        paths.all(|paths| paths.in_flight_pkts() == 0)
+    }
+
+    /// What should not have happened.
+    pub fn violations(&self) -> &[String] {
+        &self.violations
+    }
+
+    /// A number that depends on every completion and its time.
+    pub fn digest(&self) -> u64 {
+        self.digest
+    }
+
+    /// Completions that came.
+    pub fn completions(&self) -> u64 {
+        self.completions
+    }
+
+    fn is_certain(&self, e: &Expected) -> bool {
+        e.is_signaled && self.fates[e.conn] != Fate::Bereaved
+    }
+
+    /// What is still to come, in words.
+    pub fn missing(&self) -> Vec<String> {
+        let posts = self.lanes.iter().filter(|lane| !lane.requests.is_empty());
+        let posts = posts.map(|lane| {
+            format!("{} requests of connection {} stream {} not posted", lane.requests.len(), lane.conn, lane.stream)
+        });
+        let is_late = |(index, e): &(usize, &Expected)| self.is_certain(e) && !self.seen[*index];
+        let late = self.expected.iter().enumerate().filter(is_late);
+        posts.chain(late.map(|(index, e)| format!("no completion {index} ({})", describe(e)))).collect()
+    }
+
+    /// States of all connections and their paths, in words.
+    pub fn states(&self) -> Vec<String> {
+        let state = |(index, conn): (usize, &ConnId)| {
+            let nic = self.card.nic();
+            let paths = nic.paths(*conn).into_iter().flat_map(|paths| paths.iter()).enumerate();
+            let busy = paths.filter(|(_, path)| path.window.in_flight_pkts() > 0).map(|(number, path)| {
+                format!(
+                    " path {number}: {:?}, plane {}, epoch {}, {} from {}",
+                    path.state,
+                    path.plane,
+                    path.epoch,
+                    path.window.in_flight_pkts(),
+                    path.window.una(),
+                )
+            });
+            let busy: String = busy.collect();
+            format!("connection {index}: {:?}{busy}", nic.conn_state(*conn))
+        };
+        self.conns.iter().enumerate().map(state).collect()
+    }
+
+    fn violate(&mut self, now_ps: u64, what: String) {
+        if self.violations.len() < VIOLATIONS_MAX {
+            self.violations.push(format!("host {} at {now_ps} ps: {what}", self.number));
+        }
+    }
+
+    /// The host's turn, after everything that happened to the card.
+    fn run(&mut self, ctx: &mut Context<'_>) {
+        let now_ps = ctx.now_ps();
+        self.check_windows(now_ps);
+        let stalled_to = self.stalls.iter().filter(|stall| stall.contains(&now_ps)).map(|stall| stall.end).max();
+        if let Some(end_ps) = stalled_to {
+            self.wake_at(ctx, end_ps);
+        } else if now_ps >= self.next_poll_ps {
+            self.next_poll_ps = now_ps + self.poll_every_ps;
+            self.poll(now_ps);
+            if self.post(now_ps) {
+                self.card.pump(ctx);
+                self.check_windows(now_ps);
+            }
+            self.wake_for_work(ctx, now_ps);
+        } else {
+            self.wake_at(ctx, self.next_poll_ps);
+        }
+        if let Some(what) = self.card.memory_mut().take_violation() {
+            self.violate(now_ps, what);
+        }
+    }
+
+    fn wake_for_work(&mut self, ctx: &mut Context<'_>, now_ps: u64) {
+        let next_ps = self.lanes.iter().filter_map(|lane| lane.requests.front()).map(|(at_ps, _)| *at_ps);
+        // Requests for which a queue had no room are tried again when something happens to the card.
+        if let Some(at_ps) = next_ps.filter(|at_ps| *at_ps > now_ps).min() {
+            self.wake_at(ctx, at_ps.max(self.next_poll_ps));
+        }
+    }
+
+    fn wake_at(&mut self, ctx: &mut Context<'_>, at_ps: u64) {
+        if self.wakes_ps.last().is_none_or(|set_ps| at_ps < *set_ps) {
+            self.wakes_ps.push(at_ps);
+            ctx.set_timer(at_ps, TOKEN_HOST);
+        }
+    }
+
+    /// Posts what may be posted; true if anything was.
+    fn post(&mut self, now_ps: u64) -> bool {
+        let mut has_posted = false;
+        for index in 0..self.lanes.len() {
+            while let Some((_, request)) = self.lanes[index].requests.front().filter(|(at_ps, _)| *at_ps <= now_ps) {
+                let lane = &self.lanes[index];
+                let (conn, stream, request) = (self.conns[lane.conn], lane.stream, *request);
+                let nic = self.card.nic_mut();
+                let result = match request {
+                    Request::Send(wr) => nic.post_send(Time(now_ps), conn, stream, wr),
+                    Request::Recv(wr) => nic.post_recv(Time(now_ps), conn, stream, wr),
+                };
+                match result {
+                    Ok(()) => has_posted = true,
+                    Err(PostError::QueueFull { .. }) => break,
+                    Err(error) => self.violate(now_ps, format!("{request:?} was not taken: {error}")),
+                }
+                self.lanes[index].requests.pop_front();
+            }
+        }
+        has_posted
+    }
+
+    fn poll(&mut self, now_ps: u64) {
+        while let Some(event) = self.card.nic_mut().poll_event() {
+            if let Event::ConnError { conn, status } = event {
+                let index = self.conns.iter().position(|other| *other == conn);
+                if index.is_none_or(|index| self.fates[index] == Fate::Lives) {
+                    self.violate(now_ps, format!("connection {index:?} failed: {status:?}"));
+                }
+            }
+        }
+        for cq in 0..self.cq_count {
+            while let Some(cqe) = self.card.nic_mut().poll_completion(cq) {
+                self.judge(now_ps, &cqe);
+            }
+        }
+    }
+
+    fn judge(&mut self, now_ps: u64, cqe: &Cqe) {
+        self.completions += 1;
+        for part in [now_ps, cqe.wr_id, cqe.byte_len.into()] {
+            self.digest = (self.digest ^ part).wrapping_mul(0x100_0000_01b3);
+        }
+        let index = cqe.wr_id as usize;
+        let Some(e) = self.expected.get(index) else {
+            return self.violate(now_ps, format!("{cqe:?} belongs to no request"));
+        };
+        let is_good = cqe.status == Status::Ok;
+        let mut wrong = Vec::new();
+        if Some(&cqe.conn) != self.conns.get(e.conn) || cqe.stream != e.stream {
+            wrong.push(format!("is {cqe:?}, expected {e:?}"));
+        }
+        if is_good {
+            self.judge_good(cqe, e, &mut wrong);
+        } else {
+            self.judge_failed(cqe, e, &mut wrong);
+        }
+        if self.seen[index] {
+            wrong.push("came before".into());
+        } else if let Some(what) = self.out_of_order(index) {
+            wrong.push(what);
+        }
+        let (is_certain, conn, queue) = (self.is_certain(e), e.conn, e.queue);
+        self.left -= usize::from(is_certain && !self.seen[index]);
+        self.reasons[conn] += u32::from(!is_good && cqe.status != Status::WrFlush);
+        self.failed[queue] |= !is_good;
+        self.seen[index] = true;
+        self.advance_place(index);
+        for what in wrong {
+            self.violate(now_ps, format!("completion {index} {what}"));
+        }
+    }
+
+    fn judge_good(&self, cqe: &Cqe, e: &Expected, wrong: &mut Vec<String>) {
+        let is_as_expected = (cqe.op, cqe.byte_len) == (e.op, e.byte_len)
+            && (cqe.imm, cqe.tag, cqe.invalidated, cqe.solicited) == (e.imm, e.tag, e.invalidated, e.solicited);
+        if !is_as_expected {
+            wrong.push(format!("is {cqe:?}, expected {e:?}"));
+        }
+        if let Some((iova, bytes)) = &e.content {
+            if self.card.memory().at(*iova, bytes.len() as u64) != &bytes[..] {
+                wrong.push(format!("came before its bytes: {}", describe(e)));
+            }
+        }
+        if !e.is_signaled {
+            wrong.push("was not asked for".into());
+        }
+        if e.is_bad {
+            wrong.push(format!("is good although it asked for something bad: {}", describe(e)));
+        }
+        if self.failed[e.queue] {
+            wrong.push("is good after one in error".into());
+        }
+    }
+
+    fn judge_failed(&self, cqe: &Cqe, e: &Expected, wrong: &mut Vec<String>) {
+        if self.fates[e.conn] == Fate::Lives {
+            wrong.push(format!("is {cqe:?}, expected {e:?}"));
+        }
+        if cqe.status != Status::WrFlush && self.reasons[e.conn] > 0 {
+            wrong.push(format!("gives another reason: {:?}", cqe.status));
+        }
+    }
+
+    /// What should have come before this completion, if anything.
+    fn out_of_order(&self, index: usize) -> Option<String> {
+        let e = &self.expected[index];
+        let queue = &self.queues[e.queue];
+        // When a connection fails, receives come back as they were posted, those found by tag after the others.
+        if queue.is_unordered && !e.is_barrier || self.fates[e.conn] != Fate::Lives {
+            return None;
+        }
+        let from = self.places[e.queue];
+        let mut before = queue.order[from..].iter().take_while(|other| **other != index);
+        let missing = before.find(|other| self.expected[**other].is_signaled && !self.seen[**other])?;
+        Some(format!("({}) came before {missing} ({})", describe(e), describe(&self.expected[*missing])))
+    }
+
+    fn advance_place(&mut self, index: usize) {
+        let queue = self.expected[index].queue;
+        let is_over = |index: &usize| self.seen[*index] || !self.expected[*index].is_signaled;
+        let order = &self.queues[queue].order;
+        while order.get(self.places[queue]).is_some_and(is_over) {
+            self.places[queue] += 1;
+        }
+    }
+
+    /// A path never holds more than the acknowledgement can tell about, and takes nothing new beyond its window.
+    fn check_windows(&mut self, now_ps: u64) {
+        for index in 0..self.conns.len() {
+            let Some(paths) = self.card.nic().paths(self.conns[index]) else { continue };
+            let known = &mut self.next_psns[index];
+            let mut wrong = None;
+            for (number, path) in paths.iter().enumerate() {
+                let (next, in_flight) = (path.window.nxt(), path.window.in_flight_pkts());
+                let is_known = known.get(number).is_some_and(|old| *old == next);
+                if number == known.len() {
+                    known.push(next);
+                }
+                if is_known {
+                    continue;
+                }
+                known[number] = next;
+                let (span, cwnd) = (path.window.span_pkts(), path.cc.cwnd_pkts());
+                if span > SACK_BITS || in_flight > cwnd {
+                    wrong = Some(format!("path {number} has {in_flight} over {span} in flight, window {cwnd}"));
+                }
+            }
+            if let Some(what) = wrong {
+                self.violate(now_ps, format!("connection {index} {what}"));
+            }
+        }
+    }
+}
+
+fn next_psns(paths: Option<&PathSet>) -> Vec<Psn> {
+    paths.into_iter().flat_map(|paths| paths.iter()).map(|path| path.window.nxt()).collect()
+}
+
+fn describe(e: &Expected) -> String {
+    let side = if matches!(e.op, CqeOp::Recv | CqeOp::RecvImm) { "receive" } else { "send" };
+    format!("{side} queue of connection {} stream {}, {:?} of {} bytes", e.conn, e.stream, e.op, e.byte_len)
+}
+
+impl Node for Host {
+    fn on_start(&mut self, ctx: &mut Context<'_>) {
+        self.card.pump(ctx);
+        self.run(ctx);
+    }
+
+    fn on_frame(&mut self, ctx: &mut Context<'_>, port: u16, frame: Frame) {
+        self.card.on_frame(ctx, port, frame);
+        self.run(ctx);
+    }
+
+    fn on_timer(&mut self, ctx: &mut Context<'_>, token: u32) {
+        if token == TOKEN_HOST {
+            self.wakes_ps.pop();
+        } else {
+            self.card.on_timer(ctx, token);
+        }
+        self.run(ctx);
+    }
+
+    fn on_port_state(&mut self, ctx: &mut Context<'_>, port: u16, is_up: bool) {
+        self.card.on_port_state(ctx, port, is_up);
+        self.run(ctx);
+    }
+
+    fn on_port_idle(&mut self, ctx: &mut Context<'_>, port: u16) {
+        self.card.on_port_idle(ctx, port);
+        self.run(ctx);
+    }
+}

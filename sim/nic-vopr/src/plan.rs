@@ -1,0 +1,156 @@
+//! What every host does in a run and what has to come of it, worked out before anything is sent.
+//!
+//! Every message has memory of its own on both sides, so what memory holds at the end follows from the messages alone,
+//! in whatever order packets arrive. What does depend on order is asked for only where the protocol promises it: a read
+//! of what an earlier write of its stream wrote, a fenced write over what an earlier read took, an invalidation after
+//! the last use of a key. Words that several hosts add to are judged by the values that were fetched.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+
+use nic_model::config::NicConfig;
+use nic_model::conn_config::ConnConfig;
+use nic_model::mr::Mr;
+use nic_model::work::{CqeOp, RecvWr, SendWr};
+use nic_spec::num::Rkey;
+
+use crate::memory::GuardedMemory;
+
+/// A request that waits to be posted.
+#[derive(Clone, Copy, Debug)]
+pub enum Request {
+    /// On the send queue.
+    Send(SendWr),
+    /// On the receive queue.
+    Recv(RecvWr),
+}
+
+/// Requests of one queue of a stream, posted in their order.
+#[derive(Clone, Debug)]
+pub struct Lane {
+    /// Index of the connection at its host.
+    pub conn: usize,
+    /// Stream.
+    pub stream: u16,
+    /// Each with the first picosecond at which it may be posted.
+    pub requests: VecDeque<(u64, Request)>,
+}
+
+/// A completion that has to come, or must not.
+#[derive(Clone, Debug)]
+pub struct Expected {
+    /// Index of the connection at its host.
+    pub conn: usize,
+    /// Stream.
+    pub stream: u16,
+    /// Operation.
+    pub op: CqeOp,
+    /// Bytes of the message.
+    pub byte_len: u32,
+    /// Immediate data.
+    pub imm: Option<u32>,
+    /// Match bits.
+    pub tag: Option<u64>,
+    /// Key that the message invalidates.
+    pub invalidated: Option<Rkey>,
+    /// Solicited event.
+    pub solicited: bool,
+    /// It has to come.
+    pub is_signaled: bool,
+    /// The request is a bad one: it must not succeed.
+    pub is_bad: bool,
+    /// It comes after everything before it in its queue, even in an unordered stream.
+    pub is_barrier: bool,
+    /// What memory holds at a bus address when the completion is seen.
+    pub content: Option<(u64, Arc<[u8]>)>,
+    /// Index of its queue in [`HostPlan::queues`].
+    pub queue: usize,
+}
+
+/// Whether a connection survives the run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It does, and everything asked of it succeeds.
+    Lives,
+    /// This side asks for something bad: with it the connection fails here, and every request completes, some in error.
+    Fails,
+    /// The peer asks for something bad: it goes silent, and this side may or may not find out.
+    Bereaved,
+}
+
+/// Completions of one direction of a stream, in the order of its messages.
+#[derive(Clone, Debug, Default)]
+pub struct Queue {
+    /// They come as messages end.
+    pub is_unordered: bool,
+    /// Indices in [`HostPlan::expected`].
+    pub order: Vec<usize>,
+}
+
+/// One host.
+#[derive(Clone, Debug)]
+pub struct HostPlan {
+    /// Its card.
+    pub nic: NicConfig,
+    /// Its memory at the start.
+    pub memory: GuardedMemory,
+    /// What its memory holds at the end.
+    pub image: Vec<u8>,
+    /// Parts of the image that depend on the order in which hosts came.
+    pub open_ranges: Vec<Range<usize>>,
+    /// Parts of which each byte may be as at the start: a message that was cut off went there.
+    pub loose_ranges: Vec<Range<usize>>,
+    /// Its memory regions, row by row.
+    pub mrs: Vec<Mr>,
+    /// Its connections.
+    pub conns: Vec<ConnConfig>,
+    /// What becomes of each.
+    pub fates: Vec<Fate>,
+    /// What it asks for.
+    pub lanes: Vec<Lane>,
+    /// What it is told; the number of the work request is the index here.
+    pub expected: Vec<Expected>,
+    /// The same by queue.
+    pub queues: Vec<Queue>,
+    /// Messages that it begins.
+    pub tx_messages: u64,
+    /// Messages that peers begin towards it.
+    pub rx_messages: u64,
+    /// Times in which it neither posts nor polls.
+    pub stalls: Vec<Range<u64>>,
+    /// How often it polls, picoseconds; 0 is whenever something happens.
+    pub poll_every_ps: u64,
+    /// Completion queues it polls.
+    pub cq_count: u32,
+}
+
+/// A word that is added to.
+#[derive(Clone, Debug)]
+pub struct Counter {
+    /// Host that has it.
+    pub host: u32,
+    /// Its bus address.
+    pub iova: u64,
+    /// Its value at the start.
+    pub first: u64,
+    /// Every addition: host and bus address that the value before it is fetched to, and what is added.
+    pub adds: Vec<(u32, u64, u64)>,
+}
+
+/// All of it.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The hosts.
+    pub hosts: Vec<HostPlan>,
+    /// Words that are added to.
+    pub counters: Vec<Counter>,
+    /// Connections in which something bad is asked for.
+    pub doomed_conns: u64,
+    /// Payload bytes of all messages.
+    pub bytes: u64,
+    /// When the last request may be posted, picoseconds.
+    pub end_ps: u64,
+    /// In words.
+    pub text: String,
+}

@@ -1,0 +1,125 @@
+//! Short runs whose seeds are fixed, and what the judge makes of runs in which something is wrong.
+
+use nic_vopr::cli::replay;
+use nic_vopr::plan::{Fate, Queue};
+use nic_vopr::{run_scenario, run_seed, Scenario};
+
+/// Seeds that any change must pass. Each takes some tens of milliseconds.
+const SEEDS: std::ops::RangeInclusive<u64> = 1..=20;
+
+fn check(seed: u64) {
+    let report = run_seed(seed, 1, None).expect("nothing is written");
+    assert!(report.is_good(), "{:#?}\n{:#?}\nreplay: {}", report.violations, report.story, replay(seed));
+}
+
+#[test]
+fn promises_hold_in_random_networks_with_random_faults() {
+    SEEDS.for_each(check);
+}
+
+#[test]
+fn promises_hold_for_the_seeds_that_once_found_a_bug() {
+    let lines = include_str!("../seeds.txt").lines().filter(|line| !line.starts_with('#'));
+    let seeds = lines.map(|line| line.split_whitespace().next().and_then(|seed| seed.parse().ok()));
+    seeds.for_each(|seed| check(seed.expect("a seed at the start of the line")));
+}
+
+#[test]
+fn a_run_is_the_same_every_time_and_on_two_threads() {
+    for seed in [3, 8] {
+        let report = run_seed(seed, 1, None).expect("nothing is written");
+        assert_eq!(report, run_seed(seed, 1, None).expect("nothing is written"), "replay: {}", replay(seed));
+        assert_eq!(report, run_seed(seed, 2, None).expect("nothing is written"), "replay: {}", replay(seed));
+    }
+}
+
+/// A scenario in which a host that expects many completions has a connection that lives.
+fn scenario() -> (Scenario, usize) {
+    let busy = |scenario: &Scenario| {
+        let hosts = scenario.plan.hosts.iter();
+        hosts.enumerate().max_by_key(|(_, host)| host.expected.len()).map_or(0, |(number, _)| number)
+    };
+    let mut scenarios = (1..).map(Scenario::draw);
+    let fits = |scenario: &Scenario| {
+        let host = &scenario.plan.hosts[busy(scenario)];
+        scenario.plan.doomed_conns == 0 && host.expected.len() > 30 && host.fates.contains(&Fate::Lives)
+    };
+    let scenario = scenarios.find(fits).expect("one of all seeds");
+    let host = busy(&scenario);
+    (scenario, host)
+}
+
+/// The scenario is good as it is, and with this change the judge says this.
+fn finds(change: impl FnOnce(&mut Scenario, usize), complaint: &str) {
+    let (mut scenario, host) = scenario();
+    change(&mut scenario, host);
+    let report = run_scenario(&scenario, 1, None).expect("nothing is written");
+    let is_found = report.violations.iter().any(|what| what.contains(complaint));
+    assert!(is_found, "no {complaint:?} in {:#?}, seed {}", report.violations, scenario.seed);
+}
+
+/// A queue with several completions that must come, and their places in it.
+fn busy_queue(queues: &[Queue], is_signaled: impl Fn(usize) -> bool) -> (usize, Vec<usize>) {
+    let places = |queue: &Queue| -> Vec<usize> {
+        (0..queue.order.len()).filter(|place| is_signaled(queue.order[*place])).collect()
+    };
+    let ordered = queues.iter().enumerate().filter(|(_, queue)| !queue.is_unordered);
+    ordered.map(|(number, queue)| (number, places(queue))).max_by_key(|(_, places)| places.len()).expect("queues")
+}
+
+#[test]
+fn a_byte_that_should_be_another_is_found() {
+    finds(
+        |scenario, host| {
+            let plan = &mut scenario.plan.hosts[host];
+            let last = plan.image.len() - 1;
+            plan.image[last] ^= 1;
+        },
+        "byte 0x",
+    );
+}
+
+#[test]
+fn a_completion_out_of_order_is_found() {
+    finds(
+        |scenario, host| {
+            let plan = &mut scenario.plan.hosts[host];
+            let (queue, places) = busy_queue(&plan.queues, |index| plan.expected[index].is_signaled);
+            plan.queues[queue].order.swap(places[0], places[1]);
+        },
+        "came before",
+    );
+}
+
+#[test]
+fn a_completion_that_does_not_come_is_found() {
+    finds(
+        |scenario, host| {
+            let plan = &mut scenario.plan.hosts[host];
+            let extra = plan.expected[0].clone();
+            plan.expected.push(nic_vopr::plan::Expected { is_signaled: true, ..extra });
+        },
+        "not done in time",
+    );
+}
+
+#[test]
+fn a_completion_with_other_contents_is_found() {
+    finds(
+        |scenario, host| {
+            let plan = &mut scenario.plan.hosts[host];
+            let index = plan.expected.iter().position(|e| e.is_signaled).expect("one");
+            plan.expected[index].byte_len += 1;
+        },
+        "expected Expected",
+    );
+}
+
+#[test]
+fn a_failure_that_nobody_asked_for_is_found() {
+    let mut scenarios = (1..).map(Scenario::draw);
+    let mut scenario = scenarios.find(|scenario| scenario.plan.doomed_conns > 0).expect("one of all seeds");
+    scenario.plan.hosts.iter_mut().for_each(|host| host.fates.fill(Fate::Lives));
+    let report = run_scenario(&scenario, 1, None).expect("nothing is written");
+    assert!(report.violations.iter().any(|what| what.contains("failed")), "{:#?}", report.violations);
+}
