@@ -260,7 +260,10 @@ impl Connection {
 
     /// Sets the timer of slow affairs.
     pub fn arm_conn(&mut self, core: &mut Core) {
-        let at = self.planes.next_at().min(self.opening.next_at());
+        let mut at = self.handshake.next_at();
+        if self.state != ConnState::Error {
+            at = at.min(self.planes.next_at()).min(self.opening.next_at());
+        }
         core.timers.arm(&mut self.conn_armed, at, TimerKey::Conn(self.index));
     }
 }

@@ -1,6 +1,7 @@
 //! One connection: what both directions share.
 
 use crate::bootstrap::Opening;
+use crate::cm::Handshake;
 use crate::config::TransportConfig;
 use crate::conn_config::ConnConfig;
 use crate::conn_plane::ConnPlanes;
@@ -30,6 +31,8 @@ use nic_spec::wire::{Opcode, ECN_ECT0};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConnState {
+    /// The peer has not answered yet.
+    Init,
     /// Receives only.
     Rtr,
     /// Sends and receives.
@@ -91,6 +94,8 @@ pub(crate) struct Connection {
     pub conn_armed: Time,
     /// Bandwidth-delay product, packets.
     pub bdp_pkts: u32,
+    /// Its beginning and end.
+    pub handshake: Handshake,
 }
 
 impl Connection {
@@ -131,6 +136,7 @@ impl Connection {
             opening: Opening::default(),
             conn_armed: Time::NEVER,
             bdp_pkts: 0,
+            handshake: Handshake::none(),
             cfg,
         }
     }
@@ -260,6 +266,11 @@ impl Connection {
         self.state = ConnState::Error;
         core.counters.count(Counter::ConnErrors);
         core.event(Event::ConnError { conn: ConnId(self.index), status });
+        self.clear(core, status, stream);
+    }
+
+    /// Flushes both queues and forgets what is outstanding.
+    pub fn clear(&mut self, core: &mut Core, status: Status, stream: Option<usize>) {
         self.flush_requester(core, status, stream);
         self.flush_responder(core);
         self.parked.clear();
@@ -270,5 +281,19 @@ impl Connection {
             }
             self.paths.refresh(i, Time::ZERO, &self.cfg.transport);
         }
+    }
+
+    /// Takes what the peer granted: other paths, another id, another PMTU. Nothing was sent yet.
+    pub fn restart(&mut self, core: &Core, now: Time, cfg: ConnConfig) {
+        let mut paths = PathSet::new(core.cfg.planes.iter().map(|p| p.rate_mbps));
+        for p in &cfg.tx_paths {
+            paths.push(TxPath::open(p.plane, p.sport, p.epoch, p.first), now, &cfg.transport);
+        }
+        self.paths = paths;
+        self.rx_paths = cfg.rx_paths.iter().map(|p| RxPath::new(p.first, p.sport)).collect();
+        self.home = cfg.tx_paths.iter().map(|p| p.plane).collect();
+        self.planes = ConnPlanes::new(core.cfg.planes.len().min(cfg.addresses.len().max(1)));
+        self.requester = Requester::new(&cfg);
+        self.cfg = cfg;
     }
 }

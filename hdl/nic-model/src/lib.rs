@@ -38,6 +38,7 @@ pub mod nic;
 
 mod ack;
 mod bootstrap;
+mod cm;
 mod conn_plane;
 mod connection;
 mod core;

@@ -9,6 +9,7 @@
 //! planes take turns. `next_timer` says when `on_timer` is due.
 
 use crate::ack::push_control;
+use crate::cm::{stray_packet, Handshake, Listener, Step};
 use crate::config::NicConfig;
 use crate::conn_config::ConnConfig;
 use crate::connection::{ConnState, Connection};
@@ -23,6 +24,7 @@ use crate::timer::TimerKey;
 use crate::transport::path::TimerAction;
 use crate::transport::path_set::PathSet;
 use crate::transport::rx_path::AckDue;
+use crate::wire::cm::{CmContent, CmError};
 use crate::wire::emit::emit_into;
 use crate::wire::frame::Frame;
 use crate::wire::packet::{Body, Packet};
@@ -31,12 +33,17 @@ use crate::work::{ConnId, Cqe, Event, PostError, RecvWr, SendWr};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use nic_spec::csr::stats::Counter;
+use nic_spec::num::Qpn;
+use nic_spec::wire::{CmStatus, Opcode, CM_QPN};
 
 /// A card.
 #[derive(Debug)]
 pub struct Nic {
     core: Core,
     conns: Vec<Option<Box<Connection>>>,
+    listeners: Vec<Listener>,
+    /// Connections that began here or were granted; makes nonces and ids differ.
+    drawn: u32,
 }
 
 /// Why a connection was not opened.
@@ -65,7 +72,7 @@ impl Nic {
     pub fn new(cfg: NicConfig) -> Self {
         assert!((1..=16).contains(&cfg.planes.len()), "a card has 1 to 16 ports, not {}", cfg.planes.len());
         assert!(cfg.conns_max.is_power_of_two(), "conns_max {} is no power of two", cfg.conns_max);
-        Self { core: Core::new(cfg), conns: Vec::new() }
+        Self { core: Core::new(cfg), conns: Vec::new(), listeners: Vec::new(), drawn: 0 }
     }
 
     /// Its configuration.
@@ -103,6 +110,60 @@ impl Nic {
         }
         self.conns[at] = Some(Box::new(Connection::new(row, cfg, &mut self.core, now)));
         Ok(ConnId(row))
+    }
+
+    /// Asks the peer of `cfg.addresses` for a connection to `service`. `cfg.remote_id` is not looked at; the number of
+    /// `cfg.tx_paths` is the most that are wanted. [`Event::Connected`] or [`Event::ConnectFailed`] tells the end.
+    pub fn connect(&mut self, now: Time, service: u16, cfg: ConnConfig) -> Result<ConnId, OpenError> {
+        if cfg.addresses.is_empty() || cfg.tx_paths.is_empty() || cfg.streams.is_empty() {
+            return Err(OpenError::BadConfig("a connection needs addresses, paths and streams"));
+        }
+        self.drawn = self.drawn.wrapping_add(1);
+        // Splitmix64 of seed and count: different for every attempt of every card.
+        let mut nonce = self.core.cfg.seed.wrapping_add(u64::from(self.drawn).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        nonce = (nonce ^ nonce >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let id = self.open_connection(now, cfg)?;
+        if let Some(c) = find(&mut self.conns, id.0) {
+            c.state = ConnState::Init;
+            c.handshake = Handshake::begin(Step::Asking, nonce ^ nonce >> 27, service, now);
+            c.on_handshake_timer(&mut self.core, now);
+            c.arm_conn(&mut self.core);
+        }
+        Ok(id)
+    }
+
+    /// Grants connections to `service` like `template`, with at most `paths_max` paths each way. The template's ids,
+    /// paths, stream ids, first numbers and peer's addresses are not looked at.
+    pub fn listen(&mut self, service: u16, template: ConnConfig, paths_max: u16) {
+        self.listeners.retain(|l| l.service != service);
+        self.listeners.push(Listener { service, template, paths_max });
+    }
+
+    /// Ends a connection when all that was asked for is done; [`Event::Disconnected`] tells when.
+    pub fn disconnect(&mut self, now: Time, conn: ConnId) {
+        if let Some(c) = find(&mut self.conns, conn.0) {
+            c.disconnect(&mut self.core, now);
+        }
+    }
+
+    /// Ends a connection on this side at once; what is not done is flushed, the peer is not told.
+    pub fn close_connection(&mut self, now: Time, conn: ConnId) {
+        if let Some(c) = find(&mut self.conns, conn.0) {
+            c.end(&mut self.core, now);
+        }
+    }
+
+    /// Moves a connection between RTS and SQD. False when it is in neither.
+    pub fn modify(&mut self, conn: ConnId, state: ConnState) -> bool {
+        let Some(c) = find(&mut self.conns, conn.0) else { return false };
+        let movable = |s: ConnState| matches!(s, ConnState::Rts | ConnState::Sqd);
+        if !movable(c.state) || !movable(state) {
+            return false;
+        }
+        c.state = state;
+        c.requester.wake_all();
+        c.activate(&mut self.core);
+        true
     }
 
     /// State of a connection.
@@ -161,6 +222,10 @@ impl Nic {
     }
 
     fn on_packet(&mut self, now: Time, plane: u8, p: &Packet, mem: &mut dyn HostMemory) {
+        if let Body::Cm(opcode) = p.body {
+            self.on_cm(now, plane, p, opcode);
+            return;
+        }
         let core = &mut self.core;
         let row = p.dest.get() & (core.cfg.conns_max - 1);
         let Some(c) = find(&mut self.conns, row).filter(|c| c.cfg.local_id == p.dest) else {
@@ -171,17 +236,17 @@ impl Nic {
             core.counters.count(Counter::RxBadPkey);
             return;
         }
-        if c.state == ConnState::Error {
+        if matches!(c.state, ConnState::Error | ConnState::Init) {
             core.counters.count(Counter::RxConnError);
             return;
         }
+        c.on_confirmed(core);
         match &p.body {
             Body::Ack(ack) => c.on_ack(core, now, ack, false),
             Body::ProbeRsp(ack) => c.on_ack(core, now, ack, true),
             Body::ProbeReq { snd_nxt, .. } => c.on_probe(core, now, plane, p, *snd_nxt),
             Body::PathCtl(control) => c.on_path_control(core, now, plane, control),
             Body::PortStatus { planes_up, seq, .. } => c.on_port_status(core, now, *planes_up, *seq),
-            Body::Cm(_) => core.counters.count(Counter::RxUnsupportedOpcode),
             _ => c.on_sequenced(core, now, plane, p, mem),
         }
     }
@@ -211,6 +276,115 @@ impl Nic {
         for c in self.conns.iter_mut().flatten().filter(|c| c.state != ConnState::Error) {
             c.on_link(&mut self.core, now, plane, is_up);
         }
+    }
+
+    /// A connection management packet arrived.
+    fn on_cm(&mut self, now: Time, plane: u8, p: &Packet, opcode: Opcode) {
+        let content = match CmContent::from_bytes(p.payload.bytes().unwrap_or(&[])) {
+            Ok(content) => content,
+            Err(CmError::Version(_)) if opcode == Opcode::ConnReq && p.dest == CM_QPN => {
+                // Who speaks another version can at least read the fixed part.
+                let id = nic_spec::wire::Cmth::split(p.payload.bytes().unwrap_or(&[]))
+                    .map(|(h, _)| (h.conn_id(), h.nonce()));
+                if let Ok((id, nonce)) = id {
+                    self.refuse_connection(now, plane, p, &CmContent::new(0, nonce, id), CmStatus::BadVersion);
+                }
+                return;
+            }
+            Err(_) => {
+                self.core.counters.count(Counter::RxBadLength);
+                return;
+            }
+        };
+        if opcode == Opcode::ConnReq {
+            if p.dest == CM_QPN {
+                self.on_conn_req(now, plane, p, &content);
+            } else {
+                self.core.counters.count(Counter::RxUnknownConn);
+            }
+            return;
+        }
+        let core = &mut self.core;
+        let row = p.dest.get() & (core.cfg.conns_max - 1);
+        let Some(c) = find(&mut self.conns, row).filter(|c| c.cfg.local_id == p.dest) else {
+            core.counters.count(Counter::RxUnknownConn);
+            if opcode == Opcode::DiscReq {
+                // It is over here already; the peer need not wait.
+                let answer = CmContent::new(content.service, content.nonce, p.dest);
+                let packet = stray_packet(core, now, p, content.conn_id, Opcode::DiscRep, &answer);
+                push_control(core, plane, Control::StrayCm { packet: Box::new(packet) });
+            }
+            return;
+        };
+        if c.cfg.pkey != p.pkey {
+            core.counters.count(Counter::RxBadPkey);
+            return;
+        }
+        let planes = core.cfg.planes.len();
+        match opcode {
+            Opcode::ConnRep => c.on_conn_rep(core, now, &content, planes),
+            Opcode::ConnRtu if content.nonce == c.handshake.nonce => c.on_confirmed(core),
+            Opcode::DiscReq => c.on_disc_req(core, now, &content),
+            Opcode::DiscRep => c.on_disc_rep(core, now, &content),
+            _ => {}
+        }
+    }
+
+    fn on_conn_req(&mut self, now: Time, plane: u8, p: &Packet, content: &CmContent) {
+        let is_same = |c: &&mut Box<Connection>| {
+            c.handshake.nonce == content.nonce
+                && c.cfg.remote_id == content.conn_id
+                && c.cfg.addresses.iter().any(|a| a.1.ip == p.net.src.ip)
+        };
+        if let Some(c) = self.conns.iter_mut().flatten().find(is_same) {
+            // A copy of the request gives a copy of the answer.
+            push_control(&mut self.core, plane, Control::Cm { conn: c.index, opcode: Opcode::ConnRep });
+            return;
+        }
+        let Some(at) = self.listeners.iter().position(|l| l.service == content.service) else {
+            return self.refuse_connection(now, plane, p, content, CmStatus::NoService);
+        };
+        if self.listeners[at].template.pkey != p.pkey {
+            self.core.counters.count(Counter::RxBadPkey);
+            return;
+        }
+        let Some(local_id) = self.free_id() else {
+            return self.refuse_connection(now, plane, p, content, CmStatus::NoResource);
+        };
+        let granted = self.listeners[at].accept(content, p.pkey, local_id, self.core.cfg.planes.len());
+        let opened = granted.and_then(|cfg| self.open_connection(now, cfg).map_err(|_| CmStatus::BadParam));
+        match opened {
+            Ok(id) => {
+                if let Some(c) = find(&mut self.conns, id.0) {
+                    c.state = ConnState::Rtr;
+                    c.handshake = Handshake::begin(Step::Answering, content.nonce, content.service, now);
+                    c.on_handshake_timer(&mut self.core, now);
+                    c.arm_conn(&mut self.core);
+                }
+            }
+            Err(status) => self.refuse_connection(now, plane, p, content, status),
+        }
+    }
+
+    fn refuse_connection(&mut self, now: Time, plane: u8, p: &Packet, content: &CmContent, status: CmStatus) {
+        let answer = CmContent { status: status.code(), ..CmContent::new(content.service, content.nonce, CM_QPN) };
+        let packet = stray_packet(&self.core, now, p, content.conn_id, Opcode::ConnRep, &answer);
+        push_control(&mut self.core, plane, Control::StrayCm { packet: Box::new(packet) });
+    }
+
+    /// An id whose row is free; each time another one as far as the width allows.
+    fn free_id(&mut self) -> Option<Qpn> {
+        let rows = self.core.cfg.conns_max;
+        for _ in 0..rows {
+            self.drawn = self.drawn.wrapping_add(1);
+            let id = Qpn::new(self.drawn.wrapping_add(rows));
+            let row = (id.get() & (rows - 1)) as usize;
+            // 0 and the id of connection management are never given.
+            if id.get() > CM_QPN.get() && self.conns.get(row).is_none_or(Option::is_none) {
+                return Some(id);
+            }
+        }
+        None
     }
 
     /// When [`on_timer`](Self::on_timer) is due.
@@ -245,12 +419,17 @@ impl Nic {
                     }
                 }
                 TimerKey::Conn(conn) => {
-                    if let Some(c) = find(&mut self.conns, conn).filter(|c| c.state != ConnState::Error) {
-                        c.conn_armed = Time::NEVER;
+                    let Some(c) = find(&mut self.conns, conn) else { continue };
+                    c.conn_armed = Time::NEVER;
+                    if c.on_handshake_timer(core, now) {
+                        self.conns[conn as usize] = None;
+                        continue;
+                    }
+                    if c.state != ConnState::Error {
                         c.on_plane_timer(core, now);
                         c.on_opening_timer(core, now);
-                        c.arm_conn(core);
                     }
+                    c.arm_conn(core);
                 }
             }
         }
@@ -328,6 +507,8 @@ impl Nic {
                 core.counters.count(Counter::TxProbe);
                 find(&mut self.conns, conn)?.build_plane_probe(core, now, plane)
             }
+            Control::Cm { conn, opcode } => Some(find(&mut self.conns, conn)?.build_cm(core, now, plane, opcode)),
+            Control::StrayCm { packet } => Some(*packet),
             Control::PathCtl { conn, control } => {
                 let c = find(&mut self.conns, conn)?;
                 let sport = c.draw_port();

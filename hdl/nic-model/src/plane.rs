@@ -2,11 +2,13 @@
 //! turn of the connections, redundant copies.
 
 use crate::transport::rx_path::Trigger;
-use crate::wire::packet::PathControl;
+use crate::wire::packet::{Packet, PathControl};
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
+use nic_spec::wire::Opcode;
 
 /// A control packet to be built when the port is free.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Control {
     /// Acknowledgement, or answer to a probe, of a path of the peer.
     Ack { conn: u32, path: u8 },
@@ -18,6 +20,10 @@ pub(crate) enum Control {
     PortStatus { conn: u32 },
     /// Probe of a plane that is down.
     PlaneProbe { conn: u32 },
+    /// Connection management.
+    Cm { conn: u32, opcode: Opcode },
+    /// The same about a connection that is not there.
+    StrayCm { packet: Box<Packet> },
     /// Path control.
     PathCtl { conn: u32, control: PathControl },
 }

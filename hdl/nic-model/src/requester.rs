@@ -5,6 +5,7 @@
 //! answer is in memory; completions of a stream come in the order of its messages, unless it asked for the order of
 //! their ends.
 
+use crate::cm::Step;
 use crate::conn_config::{ConnConfig, StreamConfig};
 use crate::connection::{ConnState, Connection};
 use crate::core::Core;
@@ -197,6 +198,11 @@ impl Requester {
         self.streams.iter().any(|s| s.wants_credit)
     }
 
+    /// Lets every stream look again for something to begin.
+    pub fn wake_all(&mut self) {
+        (0..self.streams.len()).for_each(|i| self.wake(i));
+    }
+
     /// True when a packet of `desc` must wait because the receiver refused its stream for now.
     pub fn is_held(&self, desc: &Desc, now: Time) -> bool {
         desc.kind == DescKind::Message
@@ -252,6 +258,10 @@ impl Connection {
     /// Takes a request of the host.
     pub fn post_send(&mut self, core: &mut Core, id: u16, wr: SendWr) -> Result<(), PostError> {
         let stream = self.requester.index_of(id).ok_or(PostError::UnknownStream(id))?;
+        let is_ending = matches!(self.handshake.step, Step::Draining | Step::Ending);
+        if is_ending || matches!(self.state, ConnState::Init | ConnState::Rtr) {
+            return Err(PostError::BadState);
+        }
         let depth = self.transport().sq_depth;
         let s = &mut self.requester.streams[stream];
         if s.queue.len() + s.window.len() >= depth as usize {
@@ -471,7 +481,7 @@ impl Connection {
             self.requester.requests[usize::from(m.request_id) % size] = None;
             self.requester.streams[stream].requests -= 1;
             // A request of any stream may have waited for the place.
-            (0..self.requester.streams.len()).for_each(|i| self.requester.wake(i));
+            self.requester.wake_all();
         }
         if self.requester.streams[stream].cfg.is_unordered && !is_barrier {
             self.report(core, slot);

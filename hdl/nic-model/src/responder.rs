@@ -166,6 +166,11 @@ impl Responder {
         !self.queue.is_empty()
     }
 
+    /// True when an answer is not acknowledged, or an operation waits for its turn.
+    pub fn has_work(&self) -> bool {
+        self.answers.len() + self.deferred.len() > 0
+    }
+
     /// True when the next packet should be of an answer; `others_wait` says that streams want to send too.
     pub fn is_turn_of_answers(&self, others_wait: bool) -> bool {
         self.has_answers() && !(self.was_answer && others_wait)

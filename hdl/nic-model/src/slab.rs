@@ -56,11 +56,6 @@ impl<T> Slab<T> {
         self.slots.len() - self.free.len()
     }
 
-    /// Slots in use with their numbers, ascending.
-    pub fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
-        self.slots.iter().enumerate().filter_map(|(i, slot)| Some((i as u32, slot.as_ref()?)))
-    }
-
     /// Frees every slot.
     pub fn clear(&mut self) {
         self.slots.clear();
@@ -78,7 +73,6 @@ mod tests {
         assert_eq!((slab.insert('a'), slab.insert('b')), (0, 1));
         assert_eq!((slab.remove(0), slab.remove(0), slab.get(0)), (Some('a'), None, None));
         assert_eq!((slab.insert('c'), slab.get(0), slab.len()), (0, Some(&'c'), 2));
-        assert_eq!(slab.iter().map(|(i, v)| (i, *v)).collect::<Vec<_>>(), [(0, 'c'), (1, 'b')]);
         slab.clear();
         assert_eq!((slab.len(), slab.get(1)), (0, None));
     }

@@ -3,6 +3,7 @@
 use crate::transport::path::PathState;
 use nic_spec::desc::Status;
 use nic_spec::num::{Lkey, Qpn, Rkey};
+use nic_spec::wire::CmStatus;
 
 /// A connection of a card: row of its table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -238,6 +239,25 @@ pub enum Event {
         conn: ConnId,
         /// Why.
         status: Status,
+    },
+    /// A connection that was asked for, here or by the peer, is there.
+    Connected {
+        /// Which.
+        conn: ConnId,
+        /// Service it was asked for.
+        service: u16,
+    },
+    /// A connection that was asked for is not granted.
+    ConnectFailed {
+        /// Which.
+        conn: ConnId,
+        /// Why; no service if nobody answered.
+        status: CmStatus,
+    },
+    /// A connection ended.
+    Disconnected {
+        /// Which.
+        conn: ConnId,
     },
     /// A path changed its state.
     Path {

@@ -5,6 +5,7 @@ mod bench;
 use bench::{local, remote, Bench, Cable, Fate, US};
 use nic_model::memory::VirtualMemory;
 use nic_model::time::Time;
+use nic_model::transport::path::PathState;
 use nic_model::wire::packet::Body;
 use nic_model::wire::parser::{parse, PortFilter};
 use nic_model::work::{RecvWr, SendOp, SendWr};
@@ -202,4 +203,29 @@ fn no_copies_are_sent_while_the_receiver_limits_the_sender() {
     }
     assert_eq!(b.nics[0].counters().get(Counter::TxRedundant), early);
     assert!(b.now > Time(0));
+}
+
+#[test]
+fn a_path_whose_last_packet_is_acknowledged_by_its_old_route_takes_new_ones() {
+    let mut b = Bench::new(1, CABLE, 1, 1 << 20);
+    let [tx, _] = b.connect(0, 1, |_, c| (c.transport.idle_redundancy, c.transport.tail_marker) = (false, false));
+    let ask = |b: &mut Bench, side: usize| b.nics[side].poll_transmit(b.now, 0, &mut b.mems[side]);
+    b.nics[0].post_send(b.now, tx, 1, write(100)).expect("room");
+    let data = ask(&mut b, 0).expect("a packet");
+    b.nics[1].on_frame(b.now, 0, &data, &mut b.mems[1]);
+    let ack = ask(&mut b, 1).expect("its acknowledgement");
+    // The link goes and comes back, so the path takes another port; what it sends is lost until it is suspect.
+    for is_up in [false, true] {
+        b.nics[0].set_link(b.now, 0, is_up);
+    }
+    while b.nics[0].paths(tx).expect("open").get(0).map(|p| p.state) != Some(PathState::Suspect) {
+        while ask(&mut b, 0).is_some() {}
+        b.now = b.nics[0].next_timer().expect("the path's timer");
+        b.nics[0].on_timer(b.now);
+    }
+    while ask(&mut b, 0).is_some() {}
+    b.nics[0].on_frame(b.now, 0, &ack, &mut b.mems[0]);
+    assert!(b.nics[0].poll_completion(0).is_some(), "the acknowledgement counts");
+    b.nics[0].post_send(b.now, tx, 1, write(100)).expect("room");
+    assert!(ask(&mut b, 0).is_some(), "the next packet");
 }

@@ -83,6 +83,20 @@ codes.atomicop = {
   [0x00] = "COMPARE_SWAP",
   [0x01] = "FETCH_ADD",
 }
+codes.cmstatus = {
+  [0x00] = "OK",
+  [0x01] = "NO_SERVICE",
+  [0x02] = "NO_RESOURCE",
+  [0x03] = "BAD_VERSION",
+  [0x04] = "BAD_PARAM",
+}
+codes.cmparamkind = {
+  [0x01] = "PMTU_LOG2",
+  [0x02] = "PATHS",
+  [0x03] = "STREAMS",
+  [0x04] = "FIRST",
+  [0x05] = "ADDRESS",
+}
 
 local headers = {}
 headers.bth = { doc = "Base transport header.", len = 12, fields = {

@@ -345,6 +345,10 @@ impl TxPath {
             outcome.ce_pkts = ce_pkts.into();
         }
         if ack.epoch != self.epoch {
+            if self.window.in_flight_pkts() == 0 && matches!(self.state, PathState::Suspect | PathState::Dead) {
+                // Nothing is left whose timer would try the present route; the next new packet tries it.
+                self.state = PathState::Bootstrap;
+            }
             return Ok(outcome);
         }
         outcome.late_ticks = self.lateness(ack);

@@ -39,6 +39,8 @@ pub struct HintEngine {
     /// Indices of the connections that sent lately.
     active: Vec<u32>,
     weight_sum: u64,
+    /// Indices that may be given again.
+    free: Vec<u32>,
 }
 
 impl HintEngine {
@@ -52,12 +54,13 @@ impl HintEngine {
             claims: Vec::new(),
             active: Vec::new(),
             weight_sum: 0,
+            free: Vec::new(),
         }
     }
 
     /// Adds a connection with a weight (1 by default) and returns its index.
     pub fn add(&mut self, weight: u32) -> usize {
-        self.claims.push(Claim {
+        let claim = Claim {
             weight: weight.max(1),
             last_data: Time::ZERO,
             window_bytes: 0,
@@ -68,8 +71,28 @@ impl HintEngine {
             hint_mbps: RATE_HINT_UNLIMITED,
             told_mbps: RATE_HINT_UNLIMITED,
             seq: HintSeq::new(0),
-        });
-        self.claims.len() - 1
+        };
+        match self.free.pop() {
+            Some(index) => {
+                self.claims[index as usize] = claim;
+                index as usize
+            }
+            None => {
+                self.claims.push(claim);
+                self.claims.len() - 1
+            }
+        }
+    }
+
+    /// Takes a connection out; its index may be given again.
+    pub fn remove(&mut self, index: usize) {
+        let Some(claim) = self.claims.get_mut(index) else { return };
+        if core::mem::take(&mut claim.is_active) {
+            self.weight_sum -= u64::from(claim.weight);
+            self.active.retain(|i| *i as usize != index);
+            self.share_out();
+        }
+        self.free.push(index as u32);
     }
 
     /// Sets the rate of the ports that are up.
@@ -347,6 +370,16 @@ mod tests {
         let (second, mbps) = engine.tell(0);
         assert_eq!((second, mbps), (first.next(), 1333));
         assert_eq!(engine.tell(0).0, second, "unchanged");
+    }
+
+    #[test]
+    fn a_connection_that_ends_gives_its_share_back() {
+        let mut engine = HintEngine::new(100_000, 256, 20 * US);
+        let ids: Vec<usize> = (0..3).map(|_| engine.add(1)).collect();
+        ids.iter().for_each(|i| _ = engine.on_data(Time(1), *i, 1));
+        engine.remove(ids[1]);
+        assert_eq!((engine.tell(ids[0]).1, engine.active_count()), (50_000, 2));
+        assert_eq!((engine.add(1), engine.tell(ids[1]).1), (ids[1], RATE_HINT_UNLIMITED));
     }
 
     #[test]

@@ -79,6 +79,13 @@ pub enum AckError {
         /// The next number that will be sent.
         nxt: Psn,
     },
+    /// It was sent more than a window ago.
+    Stale {
+        /// What it acknowledges cumulatively.
+        cum: Psn,
+        /// The oldest number outstanding.
+        una: Psn,
+    },
 }
 
 /// The window.
@@ -214,6 +221,9 @@ impl SendWindow {
             if behind >= 1 << (Psn::BITS - 1) {
                 return Err(AckError::Unsent { acked: high, nxt: self.nxt });
             }
+            if behind >= BITS {
+                return Err(AckError::Stale { cum, una: self.una });
+            }
             known = *sack;
             known.advance(behind);
             if known.highest().is_some_and(|h| h >= span) {
@@ -301,6 +311,14 @@ mod tests {
         }
         assert_eq!(w.in_flight_pkts(), 4);
         assert_eq!(ack(&mut w, 13, &[]).map(|v| v.len()), Ok(4));
+    }
+
+    #[test]
+    fn an_acknowledgement_from_more_than_a_window_ago_is_refused() {
+        let mut w = window(300, 4);
+        assert_eq!(ack(&mut w, 44, &[255]), Ok(alloc::vec![0]), "256 before the oldest, which the last bit reaches");
+        assert!(ack(&mut w, 43, &[255]).is_err());
+        assert!(ack(&mut w, 0xc0_0000, &[]).is_err());
     }
 
     #[test]

@@ -11,3 +11,6 @@ pub mod parser;
 
 /// Packet to frame.
 pub mod emit;
+
+/// Content of connection management packets.
+pub mod cm;

@@ -26,6 +26,7 @@ mod tmth;
 
 // Acknowledgement and control.
 mod axth;
+mod cmth;
 mod nxth;
 mod pbth;
 mod pcth;
@@ -39,6 +40,7 @@ pub use atomic::{Atag, AtomicAckEth, AtomicEth, AtomicOp};
 pub use axth::{Axth, Sack};
 pub use bth::Bth;
 pub use bxth::Bxth;
+pub use cmth::{CmParam, CmParamKind, CmStatus, Cmth, CM_QPN, CM_VERSION};
 pub use eth::{Eth, ETHERTYPE_IPV4, ETHERTYPE_IPV6, ETHERTYPE_VLAN, ETHERTYPE_VLAN_SERVICE};
 pub use immdt::{Ieth, ImmDt};
 pub use ipv4::Ipv4;
@@ -93,6 +95,8 @@ pub const LAYOUTS: &[&Layout] = &[
     &Pbth::LAYOUT,
     &Pcth::LAYOUT,
     &Psth::LAYOUT,
+    &Cmth::LAYOUT,
+    &CmParam::LAYOUT,
 ];
 
 /// Fields that hold codes.
@@ -101,4 +105,6 @@ pub const CODED_FIELDS: &[CodedField] = &[
     CodedField { layout: &Nxth::LAYOUT, field: "reason", codes: &NakReason::CODES },
     CodedField { layout: &Pcth::LAYOUT, field: "op", codes: &PathOp::CODES },
     CodedField { layout: &Atag::LAYOUT, field: "op", codes: &AtomicOp::CODES },
+    CodedField { layout: &Cmth::LAYOUT, field: "status", codes: &CmStatus::CODES },
+    CodedField { layout: &CmParam::LAYOUT, field: "kind", codes: &CmParamKind::CODES },
 ];

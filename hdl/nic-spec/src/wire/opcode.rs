@@ -101,7 +101,7 @@ pub enum Body {
     None,
     /// Payload of 0..=PMTU bytes, padded to a multiple of four.
     Payload,
-    /// Content that this version does not define.
+    /// Content that the parse graph does not look into.
     Opaque,
 }
 
@@ -201,15 +201,15 @@ opcodes! {
     PathCtl = 0xf3 "PATH_CTL", unsequenced, [Pcth], None;
     /// Reports which planes are usable.
     PortStatus = 0xf4 "PORT_STATUS", unsequenced, [Psth], None;
-    /// Asks for a connection; content not defined in this version.
+    /// Asks for a connection; the content is CMTH and parameters.
     ConnReq = 0xf8 "CONN_REQ", unsequenced, [], Opaque;
-    /// Grants a connection; content not defined in this version.
+    /// Grants or refuses a connection; the content is CMTH and parameters.
     ConnRep = 0xf9 "CONN_REP", unsequenced, [], Opaque;
-    /// Confirms a connection; content not defined in this version.
+    /// Confirms a connection; the content is CMTH.
     ConnRtu = 0xfa "CONN_RTU", unsequenced, [], Opaque;
-    /// Asks for the end of a connection; content not defined in this version.
+    /// Asks for the end of a connection; the content is CMTH.
     DiscReq = 0xfb "DISC_REQ", unsequenced, [], Opaque;
-    /// Confirms the end of a connection; content not defined in this version.
+    /// Confirms the end of a connection; the content is CMTH.
     DiscRep = 0xfc "DISC_REP", unsequenced, [], Opaque;
 }
 

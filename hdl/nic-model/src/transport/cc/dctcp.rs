@@ -47,7 +47,8 @@ impl CongestionControl for Dctcp {
         }
         if s.ce_pkts == 0 {
             if s.may_grow && s.acked_pkts > 0 {
-                let acked_q = u64::from(s.acked_pkts) << Q;
+                // After a cut one acknowledgement may tell of more than the window is now.
+                let acked_q = (u64::from(s.acked_pkts) << Q).min(path.cwnd_q.into());
                 let step = if path.aux[IS_SETTLED] == 0 { acked_q } else { (acked_q << Q) / u64::from(path.cwnd_q) };
                 path.set_cwnd_q(path.cwnd_q + step as u32, self.cap_pkts);
             }

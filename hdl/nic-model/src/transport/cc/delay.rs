@@ -32,7 +32,8 @@ impl CongestionControl for Delay {
         let delay_ps = if s.ce_pkts > 0 { measured_ps.max(2 * target_ps) } else { measured_ps };
         if delay_ps <= target_ps {
             if s.may_grow && s.acked_pkts > 0 {
-                let step = (u64::from(s.acked_pkts) << (2 * Q)) / u64::from(path.cwnd_q);
+                let acked_q = (u64::from(s.acked_pkts) << Q).min(path.cwnd_q.into());
+                let step = (acked_q << Q) / u64::from(path.cwnd_q);
                 path.set_cwnd_q(path.cwnd_q + step as u32, self.cap_pkts);
             }
         } else if s.now.since_ps(path.last_cut) >= s.srtt_ps {
