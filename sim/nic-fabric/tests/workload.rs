@@ -116,8 +116,13 @@ fn play(workload: Workload, threads: u16) -> (u64, Vec<Vec<u64>>) {
 }
 
 /// Two hosts of a leaf are two cables apart.
-const FLOOR: Floor =
-    Floor { rate_mbps: 400_000, latency_ps: 1_000_000, mtu_bytes: MTU_BYTES, overhead_bytes: HEADER_BYTES as u64 + 24 };
+const FLOOR: Floor = Floor {
+    rate_mbps: 400_000,
+    latency_ps: 1_000_000,
+    short_latency_ps: 1_000_000,
+    mtu_bytes: MTU_BYTES,
+    overhead_bytes: HEADER_BYTES as u64 + 24,
+};
 
 fn ring(bytes: u64, slices: u32) -> Workload {
     let group: Vec<u32> = (0..16).collect();

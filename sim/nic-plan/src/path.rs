@@ -6,6 +6,9 @@ use std::collections::BinaryHeap;
 use nic_fabric::workload::{Floor, Workload};
 use nic_fabric::{LinkId, LinkSelect, Topology};
 
+/// Line time of the shortest frame: 60 bytes, preamble, FCS and gap.
+const SHORT_WIRE_BYTES: u64 = 84;
+
 /// What the network imposes on a workload whose packets have this much payload and this much overhead.
 pub(crate) fn floor(topology: &Topology, workload: &Workload, mtu_bytes: u64, overhead_bytes: u64) -> Floor {
     let mut rates = vec![0; topology.hosts.len()];
@@ -15,23 +18,22 @@ pub(crate) fn floor(topology: &Topology, workload: &Workload, mtu_bytes: u64, ov
     }
     let rate_mbps = rates.iter().copied().max().unwrap_or(1).max(1);
     let smallest = workload.messages().iter().map(|message| message.bytes.min(mtu_bytes)).min().unwrap_or(0);
-    let wire_bytes = smallest + overhead_bytes;
+    let sizes = [smallest + overhead_bytes, SHORT_WIRE_BYTES];
     // Per source the destinations; the shortest of all ways is what no message can beat.
     let mut pairs: Vec<(u32, u32)> = workload.messages().iter().map(|message| (message.src, message.dst)).collect();
     pairs.sort_unstable();
     pairs.dedup();
-    let mut latency_ps = u64::MAX;
-    let mut from: Option<(u32, Vec<u64>)> = None;
-    for (src, dst) in pairs {
-        if from.as_ref().is_none_or(|from| from.0 != src) {
-            from = Some((src, distances_ps(topology, src, wire_bytes)));
-        }
-        if let Some((_, distances)) = &from {
-            latency_ps = latency_ps.min(distances[dst as usize]);
-        }
-    }
-    let latency_ps = if latency_ps == u64::MAX { 0 } else { latency_ps };
-    Floor { rate_mbps, latency_ps, mtu_bytes, overhead_bytes }
+    let [latency_ps, short_latency_ps] = sizes.map(|wire_bytes| {
+        let mut from: Option<(u32, Vec<u64>)> = None;
+        let latency = |(src, dst): &(u32, u32)| {
+            if from.as_ref().is_none_or(|from| from.0 != *src) {
+                from = Some((*src, distances_ps(topology, *src, wire_bytes)));
+            }
+            from.as_ref().map(|from| from.1[*dst as usize])
+        };
+        pairs.iter().filter_map(latency).min().unwrap_or(0)
+    });
+    Floor { rate_mbps, latency_ps, short_latency_ps, mtu_bytes, overhead_bytes }
 }
 
 /// Time from the last bit of a packet leaving `src` to its arrival at every node, by the fastest way (Dijkstra's
@@ -85,6 +87,7 @@ mod tests {
         };
         let across = floor(&[(0, 2), (3, 1)]);
         assert_eq!((across.rate_mbps, across.latency_ps), (800_000, 4 * 500_000 + 3 * 4_100 * 20));
+        assert_eq!(across.short_latency_ps, 4 * 500_000 + 3 * 84 * 20);
         assert_eq!(floor(&[(0, 2), (0, 1)]).latency_ps, 2 * 500_000 + 4_100 * 20);
     }
 }

@@ -15,6 +15,9 @@ mod output;
 // The main job.
 mod transfer;
 
+// Experiments at scale.
+mod fabric;
+
 /// Simulates MetaRoCE cards: the emitted RTL under Verilator, driven by the card's own driver.
 #[derive(Parser)]
 #[command(name = "nicsim", version, arg_required_else_help = true)]
@@ -27,11 +30,14 @@ struct Args {
 enum Command {
     /// Send a file from one simulated card to another over a lossy multi-path network
     Transfer(transfer::TransferArgs),
+    /// Run experiments from plan files: many modelled cards, workloads, faults, another transport to compare with
+    Fabric(fabric::FabricArgs),
 }
 
 fn main() -> ExitCode {
     let result = match Args::parse().command {
         Command::Transfer(args) => transfer::run(&args),
+        Command::Fabric(args) => fabric::run(&args),
     };
     result.unwrap_or_else(|error| {
         if output::is_closed_pipe(&error) {

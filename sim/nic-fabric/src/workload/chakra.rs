@@ -399,7 +399,13 @@ mod tests {
     use crate::workload::floor::Floor;
 
     const OPTIONS: Options = Options { slices: 1, rank_count: 2 };
-    const LINE: Floor = Floor { rate_mbps: 8_000_000, latency_ps: 1_000, mtu_bytes: 1 << 30, overhead_bytes: 0 };
+    const LINE: Floor = Floor {
+        rate_mbps: 8_000_000,
+        latency_ps: 1_000,
+        short_latency_ps: 1_000,
+        mtu_bytes: 1 << 30,
+        overhead_bytes: 0,
+    };
 
     fn varint(mut number: u64) -> Vec<u8> {
         let mut bytes = Vec::new();

@@ -268,7 +268,7 @@ mod tests {
     #[test]
     fn rounds_of_a_ring_follow_each_other() {
         // With no overhead, a latency of 0 and 1 byte a picosecond, the chain is the number of rounds.
-        let floor = Floor { rate_mbps: 8_000_000, latency_ps: 0, mtu_bytes: 1, overhead_bytes: 0 };
+        let floor = Floor { rate_mbps: 8_000_000, latency_ps: 0, short_latency_ps: 0, mtu_bytes: 1, overhead_bytes: 0 };
         assert_eq!(floor.duration_ps(&make(CollectiveKind::RingAllReduce, 8, 800, 1)), 14 * 100);
         assert_eq!(floor.duration_ps(&make(CollectiveKind::AllGather, 8, 100, 1)), 7 * 100);
         assert_eq!(floor.duration_ps(&make(CollectiveKind::ReduceScatter, 8, 800, 1)), 7 * 100);
@@ -280,7 +280,13 @@ mod tests {
         assert_eq!(workload.messages().len(), 2 * 2 * 6);
         assert_eq!(workload.bytes(), 2 * 6 * 1_000);
         // Three levels: two up, two down, half of the buffer each.
-        let floor = Floor { rate_mbps: 8_000_000, latency_ps: 10_000, mtu_bytes: 1_000, overhead_bytes: 0 };
+        let floor = Floor {
+            rate_mbps: 8_000_000,
+            latency_ps: 10_000,
+            short_latency_ps: 10_000,
+            mtu_bytes: 1_000,
+            overhead_bytes: 0,
+        };
         assert_eq!(floor.duration_ps(&workload), 4 * (500 + 10_000));
     }
 
@@ -293,7 +299,13 @@ mod tests {
             peers.sort_unstable();
             assert_eq!(peers, (0..6).filter(|host| *host != src).collect::<Vec<_>>());
         }
-        let floor = Floor { rate_mbps: 8_000_000, latency_ps: 10_000, mtu_bytes: 1_000, overhead_bytes: 0 };
+        let floor = Floor {
+            rate_mbps: 8_000_000,
+            latency_ps: 10_000,
+            short_latency_ps: 10_000,
+            mtu_bytes: 1_000,
+            overhead_bytes: 0,
+        };
         // Five messages, two at a time: the fifth waits for the third, that for the first; each a round trip.
         assert_eq!(floor.duration_ps(&workload), 3 * (100 + 20_000));
     }

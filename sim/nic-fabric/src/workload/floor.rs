@@ -11,8 +11,10 @@ use crate::workload::graph::{Action, Verb, Workload};
 pub struct Floor {
     /// Line rate of a host, all its ports together, megabits per second.
     pub rate_mbps: u64,
-    /// Shortest time from the last bit leaving a host to its arrival at another, picoseconds.
+    /// Shortest time from the last bit of a packet leaving a host to its arrival at another, picoseconds.
     pub latency_ps: u64,
+    /// The same for a packet without payload: a request, an acknowledgement.
+    pub short_latency_ps: u64,
     /// Payload of a full packet, bytes.
     pub mtu_bytes: u64,
     /// What a packet takes on the line besides its payload, bytes.
@@ -66,14 +68,14 @@ impl Floor {
                 Action::Receive(message) => start_ps.max(arrival_ps[message.0 as usize]),
                 Action::Send(message) | Action::Fetch(message) => {
                     let message_entry = workload.message(message);
-                    let request_ps = if message_entry.verb == Verb::Read { self.latency_ps } else { 0 };
+                    let request_ps = if message_entry.verb == Verb::Read { self.short_latency_ps } else { 0 };
                     let line_ps = self.line_ps(self.wire_bytes(message_entry.bytes));
                     let here_ps = start_ps + request_ps + line_ps + self.latency_ps;
                     arrival_ps[message.0 as usize] = here_ps;
                     if message_entry.verb == Verb::Read {
                         here_ps
                     } else {
-                        here_ps + self.latency_ps
+                        here_ps + self.short_latency_ps
                     }
                 }
             };
@@ -94,7 +96,8 @@ mod tests {
     use crate::workload::graph::Builder;
 
     /// 1 byte takes 20 ps.
-    const FLOOR: Floor = Floor { rate_mbps: 400_000, latency_ps: 1_000, mtu_bytes: 1_000, overhead_bytes: 100 };
+    const FLOOR: Floor =
+        Floor { rate_mbps: 400_000, latency_ps: 1_000, short_latency_ps: 800, mtu_bytes: 1_000, overhead_bytes: 100 };
 
     #[test]
     fn many_to_one_is_bound_by_the_line_of_the_one() {
@@ -118,6 +121,6 @@ mod tests {
     fn read_takes_a_round_trip() {
         let mut builder = Builder::new(2);
         builder.read(1, 0, 1_000, 0, &[]);
-        assert_eq!(FLOOR.duration_ps(&builder.build().unwrap()), 1_100 * 20 + 2 * 1_000);
+        assert_eq!(FLOOR.duration_ps(&builder.build().unwrap()), 1_100 * 20 + 1_000 + 800);
     }
 }

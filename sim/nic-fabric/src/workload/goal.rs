@@ -269,7 +269,13 @@ mod tests {
     use super::*;
     use crate::workload::floor::Floor;
 
-    const LINE: Floor = Floor { rate_mbps: 8_000_000, latency_ps: 1_000, mtu_bytes: 1 << 20, overhead_bytes: 0 };
+    const LINE: Floor = Floor {
+        rate_mbps: 8_000_000,
+        latency_ps: 1_000,
+        short_latency_ps: 1_000,
+        mtu_bytes: 1 << 20,
+        overhead_bytes: 0,
+    };
 
     #[test]
     fn sample_binary_tree_is_read_and_takes_its_depth() {

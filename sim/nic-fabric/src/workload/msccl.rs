@@ -290,7 +290,13 @@ mod tests {
         assert_eq!(workload.host_count(), 4);
         // Each of 24 chunks goes up and down a tree of four: six messages a chunk.
         assert_eq!((workload.messages().len(), workload.bytes()), (24 * 6, 24 * 6 * 1_000));
-        let floor = Floor { rate_mbps: 8_000_000, latency_ps: 1_000_000, mtu_bytes: 4_096, overhead_bytes: 0 };
+        let floor = Floor {
+            rate_mbps: 8_000_000,
+            latency_ps: 1_000_000,
+            short_latency_ps: 1_000_000,
+            mtu_bytes: 4_096,
+            overhead_bytes: 0,
+        };
         assert!(floor.duration_ps(&workload) > 4_000_000);
     }
 
@@ -313,7 +319,13 @@ mod tests {
             &format!("{}{}", step(0, "r", none), step(1, "rcs", none)),
         );
         let workload = parse("x", &text, 200).unwrap();
-        let floor = Floor { rate_mbps: 8_000_000, latency_ps: 1_000, mtu_bytes: 4_096, overhead_bytes: 0 };
+        let floor = Floor {
+            rate_mbps: 8_000_000,
+            latency_ps: 1_000,
+            short_latency_ps: 1_000,
+            mtu_bytes: 4_096,
+            overhead_bytes: 0,
+        };
         // There and back, 100 bytes each: both sends start at once.
         assert_eq!(floor.duration_ps(&workload), 2 * (100 + 1_000));
     }
