@@ -71,7 +71,8 @@ impl<M: HostMemory + Send + 'static> Card<M> {
     }
 
     /// The cable at a port went down or came back. Nothing is sent on a port whose cable is down.
-    pub fn on_port_state(&mut self, ctx: &mut Context<'_>, _port: u16, _is_up: bool) {
+    pub fn on_port_state(&mut self, ctx: &mut Context<'_>, port: u16, is_up: bool) {
+        self.nic_mut().set_link(Time(ctx.now_ps()), port as u8, is_up);
         self.pump(ctx);
     }
 
