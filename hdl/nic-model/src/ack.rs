@@ -305,7 +305,7 @@ impl Connection {
         self.requester.release(now);
         for (index, psn) in core::mem::take(&mut self.parked) {
             if let Some(path) = self.paths.get_mut(usize::from(index)) {
-                path.resume(psn);
+                path.resume(now, psn);
             }
             self.settle_path(core, now, usize::from(index));
         }

@@ -97,8 +97,9 @@ impl Connection {
             if !self.requester.is_held(&desc, now) {
                 break;
             }
-            path.park(psn);
-            self.parked.push((index as u8, psn));
+            if path.park(psn) {
+                self.parked.push((index as u8, psn));
+            }
         }
         let sent = self.paths.get_mut(index).and_then(|p| p.send_retransmit(now, &self.cfg.transport));
         let Some((psn, desc, cause)) = sent else { return false };

@@ -147,6 +147,8 @@ pub struct TxPath {
     /// Counts.
     pub stats: PathStats,
     rtx: VecDeque<Psn>,
+    /// Outstanding packets that wait for a refusal to pass.
+    parked_pkts: u32,
     ce_last: u16,
     tlp_count: u8,
     /// Timeouts since the last acknowledgement, re-aims notwithstanding.
@@ -175,6 +177,7 @@ impl TxPath {
             rtt: Rtt::default(),
             stats: PathStats::default(),
             rtx: VecDeque::new(),
+            parked_pkts: 0,
             ce_last: 0,
             tlp_count: 0,
             silent_rtos: 0,
@@ -261,8 +264,11 @@ impl TxPath {
     }
 
     /// Takes `psn` out of the retransmit queue's care until [`resume`](Self::resume): the receiver refused it for now.
+    /// False when it is there already or not outstanding.
     pub fn park(&mut self, psn: Psn) -> bool {
-        let Some(entry) = self.window.entry_mut(psn) else { return false };
+        let Some(entry) = self.window.entry_mut(psn).filter(|e| !e.parked) else { return false };
+        entry.parked = true;
+        self.parked_pkts += 1;
         if core::mem::replace(&mut entry.queued, true) {
             self.rtx.retain(|p| *p != psn);
         }
@@ -270,10 +276,13 @@ impl TxPath {
     }
 
     /// Queues a parked packet for retransmission.
-    pub fn resume(&mut self, psn: Psn) {
-        if let Some(entry) = self.window.entry_mut(psn) {
+    pub fn resume(&mut self, now: Time, psn: Psn) {
+        if let Some(entry) = self.window.entry_mut(psn).filter(|e| e.parked) {
+            entry.parked = false;
             (entry.queued, entry.cause) = (true, Cause::Timer);
+            self.parked_pkts -= 1;
             self.rtx.push_back(psn);
+            self.base = self.base.max(now);
         }
     }
 
@@ -332,7 +341,11 @@ impl TxPath {
     ) -> Result<AckOutcome, AckError> {
         let AckContext { now, cfg, .. } = *ctx;
         let cwnd_used = 2 * self.window.in_flight_pkts() >= self.cc.cwnd_pkts();
-        let acked_pkts = self.window.acknowledge(ack.cum, &ack.sack, |_, e| acked(e.desc))?;
+        let parked_pkts = &mut self.parked_pkts;
+        let acked_pkts = self.window.acknowledge(ack.cum, &ack.sack, |_, e| {
+            *parked_pkts -= u32::from(e.parked);
+            acked(e.desc);
+        })?;
         let mut outcome = AckOutcome { acked_pkts, ..AckOutcome::default() };
         if ack.dup && self.window.recent(ack.trig).is_some_and(|e| e.gap_resent) {
             outcome.was_spurious = true;
@@ -462,7 +475,8 @@ impl TxPath {
 
     /// When the timer is due: a tail-loss probe first, the retransmission timeout once the probes are used up.
     pub fn deadline(&self, conn_srtt_ps: Option<u64>, cfg: &TransportConfig) -> Time {
-        if self.window.in_flight_pkts() == 0 {
+        if self.window.in_flight_pkts() == self.parked_pkts {
+            // What the receiver refused for now is not missing.
             return Time::NEVER;
         }
         if self.state == PathState::Dead {
@@ -511,7 +525,8 @@ impl TxPath {
     }
 
     fn queue_oldest(&mut self) {
-        let Some(psn) = self.window.outstanding().next() else { return };
+        let is_parked = |psn: &Psn| self.window.entry(*psn).is_some_and(|e| e.parked);
+        let Some(psn) = self.window.outstanding().find(|psn| !is_parked(psn)) else { return };
         if let Some(entry) = self.window.entry_mut(psn) {
             if !core::mem::replace(&mut entry.queued, true) {
                 entry.cause = Cause::Timer;

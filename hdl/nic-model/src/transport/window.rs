@@ -60,6 +60,8 @@ pub struct InFlight {
     pub retries: u8,
     /// It waits in the retransmit queue, or for a refusal to pass.
     pub queued: bool,
+    /// It waits for a refusal to pass.
+    pub parked: bool,
     /// Why it waits there.
     pub cause: Cause,
     /// Its last transmission was triggered by a gap: a duplicate of it speaks of reordering.
