@@ -6,7 +6,7 @@
 use crate::failure::Outcome;
 use nic_model::conn_config::ConnConfig;
 use nic_model::wire::packet::Address;
-use nic_model::work::{ConnId, Cqe, RecvWr, SendWr};
+use nic_model::work::{ConnId, Cqe, Event, RecvWr, SendWr};
 use nic_spec::csr::stats::Counter;
 use nic_spec::num::Pd;
 use std::fmt;
@@ -74,6 +74,8 @@ caps! {
     DELAY_CONTROL = 24;
     /// The card opens as many paths as rate and round trip ask for.
     BOOTSTRAP = 25;
+    /// The card opens and ends connections by packets.
+    CONNECT = 26;
     /// The card completes unordered streams as messages end.
     UNORDERED = 23;
 }
@@ -191,6 +193,18 @@ pub trait Dut {
 
     /// Opens a connection as agreed by other means.
     fn open(&mut self, cfg: &ConnConfig) -> Outcome<ConnId>;
+
+    /// Lets the card ask a peer for a connection to `service`. Needs [`Caps::CONNECT`].
+    fn connect(&mut self, service: u16, cfg: &ConnConfig) -> Outcome<ConnId>;
+
+    /// Lets the card grant connections to `service` like `template`, of at most so many paths. Needs [`Caps::CONNECT`].
+    fn listen(&mut self, service: u16, template: &ConnConfig, paths_max: u16) -> Outcome;
+
+    /// Lets the card end a connection when all is done. Needs [`Caps::CONNECT`].
+    fn disconnect(&mut self, conn: ConnId) -> Outcome;
+
+    /// Takes the oldest thing that the card told its host about. Needs [`Caps::CONNECT`].
+    fn event(&mut self) -> Outcome<Option<Event>>;
 
     /// Posts a request.
     fn post_send(&mut self, conn: ConnId, stream: u16, wr: SendWr) -> Outcome;

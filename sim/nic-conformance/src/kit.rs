@@ -119,8 +119,8 @@ impl<'a> Kit<'a> {
         Region { buffer: self.buffer, offset: GUARD, len: LEN, va: VA, pd, access: 0xf, key: 0x42 }
     }
 
-    /// Opens a connection with one path after `change`.
-    pub fn open(&mut self, change: impl FnOnce(&mut ConnConfig)) -> Outcome<Conn> {
+    /// A connection with one path and ids of its own, after `change`.
+    pub fn config(&mut self, change: impl FnOnce(&mut ConnConfig)) -> Outcome<ConnConfig> {
         let n = self.opened;
         self.opened += 1;
         let mut cfg = ConnConfig::new(Qpn::new(0x12_0101 + n), Qpn::new(0x45_0602 + n));
@@ -132,6 +132,12 @@ impl<'a> Kit<'a> {
             let own = self.dut.addresses(cfg.is_ipv6);
             cfg.addresses = own.into_iter().enumerate().map(|(p, a)| (a, peer_address(p, cfg.is_ipv6))).collect();
         }
+        Ok(cfg)
+    }
+
+    /// Opens a connection with one path after `change`.
+    pub fn open(&mut self, change: impl FnOnce(&mut ConnConfig)) -> Outcome<Conn> {
+        let cfg = self.config(change)?;
         let id = self.dut.open(&cfg)?;
         Ok(Conn { id, cfg, key: self.key })
     }

@@ -245,7 +245,7 @@ impl Packet {
     pub fn to_bytes(&self) -> Vec<u8> {
         let pad = self.payload.len().wrapping_neg() & 3;
         let mut bth = self.bth;
-        if self.opcode.info().body == Body::Payload {
+        if self.opcode.info().body != Body::None {
             bth.set_pad_count(pad as u8);
         }
         let mut content = [&bth.0[..], &self.pxth.0].concat();

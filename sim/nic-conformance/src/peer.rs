@@ -32,6 +32,8 @@ struct RxPath {
     /// What is received beyond `cum`.
     beyond: BTreeSet<u32>,
     ce_cnt: u16,
+    /// First transmissions may have gone by unseen.
+    is_late: bool,
     /// First transmission of each packet.
     seen: BTreeMap<u32, Packet>,
 }
@@ -71,6 +73,13 @@ impl Peer {
             due: BTreeMap::new(),
             count: 0,
             log: Vec::new(),
+        }
+    }
+
+    /// Packets of `path` up to `cum` had arrived before; what was sent since may be seen as retransmissions only.
+    pub fn knows(&mut self, path: u8, cum: u32) {
+        if let Some(row) = self.paths.get_mut(&path) {
+            (row.cum, row.is_late) = (cum, true);
         }
     }
 
@@ -212,7 +221,7 @@ impl RxPath {
     fn check_copy(&mut self, sent: &Sent) -> Outcome {
         let pseq = sent.bth.pseq().get();
         let Some(first) = self.seen.get(&pseq) else {
-            check(!sent.bth.rtx(), format!("P-004: RTX in the first transmission of {pseq}"))?;
+            check(self.is_late || !sent.bth.rtx(), format!("P-004: RTX in the first transmission of {pseq}"))?;
             self.seen.insert(pseq, sent.packet.clone());
             return Ok(());
         };

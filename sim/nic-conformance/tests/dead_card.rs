@@ -5,7 +5,7 @@ use nic_conformance::dut::{Bench, Buffer, Caps, CardParams, Dut, Nanos, Region, 
 use nic_conformance::failure::Outcome;
 use nic_model::conn_config::ConnConfig;
 use nic_model::wire::packet::Address;
-use nic_model::work::{ConnId, Cqe, RecvWr, SendWr};
+use nic_model::work::{ConnId, Cqe, Event, RecvWr, SendWr};
 use nic_spec::csr::stats::Counter;
 
 struct DeadBench;
@@ -76,6 +76,22 @@ impl Dut for DeadCard {
 
     fn open(&mut self, _: &ConnConfig) -> Outcome<ConnId> {
         Ok(ConnId(0))
+    }
+
+    fn connect(&mut self, _: u16, _: &ConnConfig) -> Outcome<ConnId> {
+        Ok(ConnId(0))
+    }
+
+    fn listen(&mut self, _: u16, _: &ConnConfig, _: u16) -> Outcome {
+        Ok(())
+    }
+
+    fn disconnect(&mut self, _: ConnId) -> Outcome {
+        Ok(())
+    }
+
+    fn event(&mut self) -> Outcome<Option<Event>> {
+        Ok(None)
     }
 
     fn post_send(&mut self, _: ConnId, _: u16, _: SendWr) -> Outcome {

@@ -9,7 +9,7 @@ use nic_model::mr::Mr;
 use nic_model::time::{Time, NS_PS};
 use nic_model::wire::frame::{Frame, Payload};
 use nic_model::wire::packet::Address;
-use nic_model::work::{ConnId, Cqe, RecvWr, SendWr};
+use nic_model::work::{ConnId, Cqe, Event, RecvWr, SendWr};
 use nic_model::Nic;
 use nic_spec::csr::stats::Counter;
 use std::collections::VecDeque;
@@ -206,6 +206,27 @@ impl Dut for ModelDut {
 
     fn open(&mut self, cfg: &ConnConfig) -> Outcome<ConnId> {
         self.nic.open_connection(self.now, cfg.clone()).map_err(Failure::new)
+    }
+
+    fn connect(&mut self, service: u16, cfg: &ConnConfig) -> Outcome<ConnId> {
+        let id = self.nic.connect(self.now, service, cfg.clone()).map_err(Failure::new)?;
+        self.pump();
+        Ok(id)
+    }
+
+    fn listen(&mut self, service: u16, template: &ConnConfig, paths_max: u16) -> Outcome {
+        self.nic.listen(service, template.clone(), paths_max);
+        Ok(())
+    }
+
+    fn disconnect(&mut self, conn: ConnId) -> Outcome {
+        self.nic.disconnect(self.now, conn);
+        self.pump();
+        Ok(())
+    }
+
+    fn event(&mut self) -> Outcome<Option<Event>> {
+        Ok(self.nic.poll_event())
     }
 
     fn post_send(&mut self, conn: ConnId, stream: u16, wr: SendWr) -> Outcome {

@@ -25,6 +25,7 @@ cases! { "congestion":
     "C-006" + "P-011" [Caps::CONGESTION] marks_on_one_path_leave_the_others_alone;
     "C-006" [Caps::CONGESTION] a_heavily_marked_path_is_passed_over;
     "C-007" + "R-006" [Caps::CONGESTION] a_timeout_makes_the_window_one_packet;
+    "C-007" + "C-003" [Caps::CONGESTION] one_acknowledgement_does_not_reopen_the_window_after_a_timeout;
     "C-008" + "R-008" [Caps::CONGESTION] heavy_loss_halves_the_window;
     "C-009" [Caps::CONGESTION] the_connection_has_at_most_twice_the_bandwidth_delay_product;
     "C-010" [Caps::CONGESTION] a_path_that_was_idle_for_long_begins_anew;
@@ -254,6 +255,21 @@ fn a_timeout_makes_the_window_one_packet(k: &mut Kit<'_>) -> Outcome {
     k.inject(&c.ack(&again))?;
     let next = k.collect(RTT)?;
     check(next.iter().all(|s| s.bth.rtx()), format!("C-007: {} packets after a timeout with six out", next.len()))
+}
+
+fn one_acknowledgement_does_not_reopen_the_window_after_a_timeout(k: &mut Kit<'_>) -> Outcome {
+    let c = k.warm(|cfg| {
+        (cfg.transport.rto_init_ps, cfg.transport.rto_min_ps) = (MS * NS_PS, MS * NS_PS);
+        cfg.transport.path_init_pkts = 32;
+    })?;
+    k.post_write(&c, 1, 0, 262_144)?;
+    let open = k.collect(500 * US)?;
+    check(open.len() >= 32, format!("C-002: {} packets on the way", open.len()))?;
+    let again = k.expect(Opcode::Write, 2 * MS)?;
+    // All of them had arrived; one acknowledgement says so. The window grows by a packet a round trip, not by all.
+    k.inject(&c.ack(&again).cum(open[open.len() - 1].bth.pseq().get()))?;
+    let next = k.collect(RTT)?;
+    check((1..=2).contains(&next.len()), format!("C-003: {} packets on the way after a timeout", next.len()))
 }
 
 fn heavy_loss_halves_the_window(k: &mut Kit<'_>) -> Outcome {

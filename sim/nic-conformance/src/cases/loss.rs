@@ -6,7 +6,8 @@ use crate::dut::{Caps, Nanos};
 use crate::failure::{check, equal, Outcome};
 use crate::kit::{pattern, set_paths, Kit, Sent, MS, RTT};
 use crate::peer::{Fate, Peer};
-use nic_model::conn_config::ConnConfig;
+use nic_model::conn_config::{ConnConfig, StreamConfig};
+use nic_model::work::RecvWr;
 use nic_spec::csr::stats::Counter;
 use nic_spec::desc::Status;
 use nic_spec::num::Psn;
@@ -30,6 +31,7 @@ cases! { "loss":
     "R-007" + "R-006" a_silence_shorter_than_the_retries;
     "S-001" + "S-002" + "M-004" every_packet_of_a_received_message_late;
     "S-001" + "S-002" every_packet_of_a_received_message_twice;
+    "S-001" + "S-002" + "M-016" [Caps::STREAMS.and(Caps::SEND).and(Caps::BULK)] everything_shuffled_and_doubled;
     "M-008" + "M-016" nothing_at_all => |k| {
         let (c, mut peer) = transfer(k, |_| ())?;
         finish(k, &c, &mut peer, |_, _| Fate::Pass)?;
@@ -181,6 +183,77 @@ fn every_packet_of_a_received_message_twice(k: &mut Kit<'_>) -> Outcome {
         k.completes(&[(5, Status::Ok)])?;
         k.memory_holds_only(&[(0, &bytes)])?;
         equal(k.dut.counter(Counter::RxDuplicate)?, 1, "rx_duplicate_count")?;
+    }
+    Ok(())
+}
+
+/// Numbers by a fixed sequence.
+struct Draw(u32);
+
+impl Draw {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 17;
+        self.0 ^= self.0 << 5;
+        self.0 as usize % end.max(1)
+    }
+}
+
+const STREAM_MESSAGES: usize = 20;
+
+/// 20 SENDs of each of two streams over three paths, in an order that only the window bounds, a third of them twice.
+fn everything_shuffled_and_doubled(k: &mut Kit<'_>) -> Outcome {
+    for seed in 1..=6 {
+        k.reset(&Default::default())?;
+        shuffled(k, seed).map_err(|e| e.context(format!("order by sequence {seed}")))?;
+    }
+    Ok(())
+}
+
+fn shuffled(k: &mut Kit<'_>, seed: u32) -> Outcome {
+    let mut draw = Draw(seed.wrapping_mul(0x9e37_79b9));
+    let c = k.open(|cfg| {
+        set_paths(cfg, 3, 1);
+        cfg.pmtu_log2 = 10;
+        cfg.streams = vec![StreamConfig::new(1, 0), StreamConfig::new(2, 1)];
+    })?;
+    let size = 4096;
+    let (mut packets, mut want, mut next) = (Vec::new(), Vec::new(), [0u32; 3]);
+    for m in 0..STREAM_MESSAGES {
+        for stream in 0..2usize {
+            let at = (2 * m + stream) * size;
+            let wr = RecvWr { wr_id: m as u64, local: k.local(at as u64), len: size as u32, tag: None };
+            k.dut.post_recv(c.id, stream as u16 + 1, wr)?;
+            let bytes = pattern(at as u8 ^ (at >> 8) as u8, draw.below(size + 1));
+            // An empty message is one packet.
+            let mut parts = c.send_many(0, m as u32, &bytes, 1024);
+            if parts.is_empty() {
+                parts.push(c.send(0, &[]).mseq(m as u32).rsn(m as u32));
+            }
+            for p in parts {
+                let path = draw.below(3);
+                packets.push(p.pseq(next[path]).path(path as u8).stream(stream as u16 + 1));
+                next[path] += 1;
+            }
+            want.push((at, bytes));
+        }
+    }
+    k.collect(k.at_once())?;
+    while !packets.is_empty() {
+        let p = packets.swap_remove(draw.below(packets.len()));
+        k.inject(&p)?;
+        if draw.below(3) == 0 {
+            k.inject(&p.rtx())?;
+        }
+    }
+    k.collect(k.at_once())?;
+    let pieces: Vec<_> = want.iter().map(|(at, bytes)| (*at, &bytes[..])).collect();
+    k.memory_holds_only(&pieces)?;
+    for cq in 0..2 {
+        let done = k.completions_of(cq, STREAM_MESSAGES)?;
+        let got: Vec<_> = done.iter().map(|c| (c.wr_id as usize, c.byte_len as usize, c.status)).collect();
+        let lens = want.iter().skip(cq as usize).step_by(2).map(|(_, bytes)| bytes.len()).enumerate();
+        equal(got, lens.map(|(m, len)| (m, len, Status::Ok)).collect::<Vec<_>>(), "completions of a stream")?;
     }
     Ok(())
 }

@@ -31,6 +31,8 @@ cases! { "message":
     "M-013" sixty_four_messages_may_be_incomplete;
     "M-013" the_window_of_messages_moves_with_the_oldest;
     "M-013" + "P-001" [Caps::STREAMS] two_streams_interleave_on_one_path;
+    "M-013" + "S-032" [Caps::SEND] a_message_has_one_operation;
+    "P-001" + "P-009" all_256_paths_carry_packets;
     "M-013" + "P-001" one_stream_uses_all_paths;
     "M-013" [Caps::STREAMS] the_same_message_number_in_another_stream_is_another_message;
     "M-016" a_write_without_immediate_data_gives_no_completion;
@@ -44,6 +46,7 @@ cases! { "message":
     "M-012" a_region_may_lie_anywhere_in_its_buffer;
     "M-017" [Caps::HOST_FAULT] memory_that_does_not_answer_ends_the_connection;
     "M-017" + "S-005" [Caps::HOST_FAULT] a_packet_that_memory_refused_is_not_acknowledged;
+    "M-017" + "M-020" [Caps::HOST_FAULT.and(Caps::SEND)] a_receive_buffer_that_does_not_answer_ends_the_connection;
     "R-011" received_packets_bytes_and_messages_are_counted;
 }
 
@@ -233,6 +236,38 @@ fn two_streams_interleave_on_one_path(k: &mut Kit<'_>) -> Outcome {
     equal(k.dut.counter(Counter::RxMessages)?, 2, "rx_messages_count")
 }
 
+fn a_message_has_one_operation(k: &mut Kit<'_>) -> Outcome {
+    let c = k.open(|_| ())?;
+    k.post_recv(&c, 5, 1000, 64)?;
+    k.inject(&c.write(0, 0, b"0123").mseq(0).first().dma_len(8))?;
+    k.acks(0, &[])?;
+    k.inject(&c.send(1, b"4567").mseq(0).rsn(0).offset(4).msg_len(8).last())?;
+    k.nak(NakReason::Stream)?;
+    k.inject(&c.write(1, 4, b"4567").mseq(0).last().dma_len(8))?;
+    k.acks(1, &[])?;
+    k.memory_holds_only(&[(0, b"01234567")])
+}
+
+fn all_256_paths_carry_packets(k: &mut Kit<'_>) -> Outcome {
+    let c = k.open(|cfg| {
+        set_paths(cfg, 256, 1);
+        cfg.transport.conn_init_pkts = 256;
+    })?;
+    let mut want = Vec::new();
+    for path in 0..=255u8 {
+        let n = u32::from(path);
+        k.inject(&c.write(0, u64::from(n), &[path ^ 0x5a]).mseq(n).path(path))?;
+        equal(k.acks(0, &[])?.apath, path, "path acknowledged")?;
+        want.push(path ^ 0x5a);
+    }
+    k.memory_holds_only(&[(0, &want)])?;
+    (0..64).try_for_each(|i| k.post_write(&c, i, 0, 4 * 4096))?;
+    let sent = k.collect(30 * US)?;
+    let mut paths: Vec<u8> = sent.iter().map(|s| s.pxth.path_id().get()).collect();
+    paths.sort_unstable();
+    equal(paths, (0..=255).collect::<Vec<_>>(), "paths used")
+}
+
 fn one_stream_uses_all_paths(k: &mut Kit<'_>) -> Outcome {
     let c = k.open(|cfg| set_paths(cfg, 4, 1))?;
     let bytes = pattern(3, 12_000);
@@ -405,6 +440,20 @@ fn a_packet_that_memory_refused_is_not_acknowledged(k: &mut Kit<'_>) -> Outcome 
     k.silence(k.at_once())?;
     k.dut.set_fault(k.buffer, false)?;
     k.memory_holds_only(&[(0, b"good")])
+}
+
+fn a_receive_buffer_that_does_not_answer_ends_the_connection(k: &mut Kit<'_>) -> Outcome {
+    let c = k.open(|_| ())?;
+    k.post_recv(&c, 5, 0, 64)?;
+    k.collect(k.at_once())?;
+    let before = k.snapshot()?;
+    k.dut.set_fault(k.buffer, true)?;
+    k.inject(&c.send(0, b"lost"))?;
+    k.silence(k.at_once())?;
+    k.dut.set_fault(k.buffer, false)?;
+    equal(k.counted(&before, Counter::DmaWriteError)?, 1, "dma_write_error_count")?;
+    k.completes(&[(5, Status::WrFlush)])?;
+    k.memory_holds_only(&[])
 }
 
 fn received_packets_bytes_and_messages_are_counted(k: &mut Kit<'_>) -> Outcome {

@@ -40,6 +40,9 @@ mod read;
 
 mod atomic;
 
+// Connections.
+mod establish;
+
 /// All sections in the order of the text.
 pub const SECTIONS: &[&[Case]] = &[
     wire::CASES,
@@ -59,4 +62,5 @@ pub const SECTIONS: &[&[Case]] = &[
     send::CASES,
     read::CASES,
     atomic::CASES,
+    establish::CASES,
 ];

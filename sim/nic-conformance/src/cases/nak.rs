@@ -78,6 +78,8 @@ cases! { "nak":
     "S-033" + "R-009" + "R-011" a_receiver_that_is_not_ready_is_asked_again => |k| temporary(k, NakReason::Rnr);
     "S-033" + "R-009" a_receiver_without_resources_is_asked_again => |k| temporary(k, NakReason::NoResource);
     "S-033" + "R-009" a_packet_outside_the_window_is_sent_again => |k| temporary(k, NakReason::Window);
+    "R-009" + "R-006" waiting_for_a_receiver_is_no_timeout;
+    "R-009" + "M-023" a_refused_message_of_many_packets_is_sent_again_whole;
     "R-009" + "R-007" a_receiver_that_stays_unready_ends_the_connection;
     "S-033" a_refusal_of_a_packet_that_is_not_outstanding_is_ignored;
     "S-033" a_refusal_for_an_unknown_reason_is_counted_and_ignored;
@@ -322,4 +324,41 @@ fn a_refusal_for_an_unknown_reason_is_counted_and_ignored(k: &mut Kit<'_>) -> Ou
     k.refused(&before, &[(Counter::RxBadAck, 1)])?;
     k.inject(&c.ack(&data))?;
     k.completes(&[(1, Status::Ok)]).map(|_| ())
+}
+
+fn waiting_for_a_receiver_is_no_timeout(k: &mut Kit<'_>) -> Outcome {
+    let c = k.open(|cfg| cfg.transport.rnr_ps = 5_000 * US * NS_PS)?;
+    k.post_write(&c, 1, 0, 64)?;
+    let data = k.expect(Opcode::Write, k.at_once())?;
+    let before = k.snapshot()?;
+    k.inject(&c.ack(&data).cum(0xff_ffff).nak(NakReason::Rnr))?;
+    k.silence(4_900 * US)?;
+    let again = k.expect(Opcode::Write, 200 * US + k.dut.slack())?;
+    equal((again.sport, again.pxth.epoch()), (data.sport, data.pxth.epoch()), "source port and epoch after the wait")?;
+    equal(k.counted(&before, Counter::PathRto)?, 0, "path_rto_count")?;
+    k.inject(&c.ack(&again))?;
+    k.completes(&[(1, Status::Ok)]).map(|_| ())
+}
+
+fn a_refused_message_of_many_packets_is_sent_again_whole(k: &mut Kit<'_>) -> Outcome {
+    // The receiver refuses each of four packets, two on each of two paths, and takes them after the wait.
+    let c = k.warm(|cfg| {
+        crate::kit::set_paths(cfg, 2, 1);
+        cfg.pmtu_log2 = 10;
+        cfg.transport.rnr_ps = 300 * US * NS_PS;
+    })?;
+    k.fill(0, &crate::kit::pattern(3, 4096))?;
+    k.post_write(&c, 1, 0, 4096)?;
+    let sent = k.collect(US)?;
+    equal(sent.len(), 4, "packets")?;
+    for s in &sent {
+        k.inject(&c.ack(s).cum(0).nak(NakReason::Rnr))?;
+    }
+    k.silence(290 * US)?;
+    let mut peer = crate::peer::Peer::new(&c, 5 * US);
+    // The peer saw number 0 of each path during the warm-up.
+    (0..2).for_each(|path| peer.knows(path, 0));
+    let done = peer.complete(k, 1, 10_000 * US, |_, _| crate::peer::Fate::Pass)?;
+    equal(done.iter().map(|c| c.status).collect::<Vec<_>>(), [Status::Ok], "completions")?;
+    equal(peer.memory[..4096] == crate::kit::pattern(3, 4096), true, "memory of the peer")
 }

@@ -27,6 +27,7 @@ cases! { "read":
     "M-042" + "M-016" [Caps::READ] a_read_sees_the_writes_before_it;
     "M-042" [Caps::READ] a_read_waits_for_the_write_that_is_missing;
     "M-043" + "S-002" [Caps::READ] a_duplicate_request_is_answered_once;
+    "M-043" + "M-042" [Caps::READ] sixteen_reads_wait_for_one_write;
     "M-044" + "R-003" [Caps::READ] a_lost_part_of_an_answer_is_sent_again;
     "M-044" + "R-006" [Caps::READ] the_only_packet_of_an_answer_is_sent_again_by_timer;
     "M-044" + "P-004" [Caps::READ] every_lost_packet_of_an_answer_is_made_up_for;
@@ -45,6 +46,7 @@ cases! { "read":
     "M-048" + "R-006" [Caps::READ] a_lost_request_is_sent_again;
     "M-049" [Caps::READ] at_most_16_reads_are_on_their_way;
     "M-049" [Caps::READ] a_fence_waits_for_reads;
+    "M-017" + "M-046" [Caps::READ.and(Caps::HOST_FAULT)] an_answer_that_memory_refuses_ends_the_connection;
     "R-010" + "M-041" [Caps::READ] a_refused_read_ends_the_connection;
 }
 
@@ -141,6 +143,28 @@ fn a_duplicate_request_is_answered_once(k: &mut Kit<'_>) -> Outcome {
     let more = k.collect(RTT / 2)?;
     check(more.iter().all(|s| s.opcode != Opcode::ReadRsp), "M-043: a second answer")?;
     equal(peer.log.iter().filter(|s| s.opcode == Opcode::ReadRsp).count(), 1, "packets of the answer")
+}
+
+fn sixteen_reads_wait_for_one_write(k: &mut Kit<'_>) -> Outcome {
+    let (c, bytes) = filled(k, 12)?;
+    let mut peer = Peer::new(&c, RTT);
+    for n in 1..=16u32 {
+        k.inject(&c.read(n, n as u16, u64::from(n) * 100, 100))?;
+        k.ack()?;
+    }
+    k.silence(20 * US)?;
+    k.inject(&c.write(0, 100, b"first"))?;
+    peer.serve(k, 100 * MS, |_, _| Fate::Pass, |_, peer| Ok(peer.answers.len() == 16))?;
+    let mut want = bytes;
+    want[100..105].copy_from_slice(b"first");
+    for n in 1..=16usize {
+        equal(
+            peer.answer(n as u16) == want[100 * n..100 * n + 100],
+            true,
+            format!("content of the answer to read {n}"),
+        )?;
+    }
+    Ok(())
 }
 
 fn a_lost_part_of_an_answer_is_sent_again(k: &mut Kit<'_>) -> Outcome {
@@ -369,4 +393,16 @@ fn a_refused_read_ends_the_connection(k: &mut Kit<'_>) -> Outcome {
     let request = k.expect(Opcode::ReadReq, k.at_once())?;
     k.inject(&c.ack(&request).cum(0xff_ffff).nak(NakReason::Access))?;
     k.completes(&[(1, Status::RemAccess)]).map(|_| ())
+}
+
+fn an_answer_that_memory_refuses_ends_the_connection(k: &mut Kit<'_>) -> Outcome {
+    let (c, id) = asked(k)?;
+    let before = k.snapshot()?;
+    k.dut.set_fault(k.buffer, true)?;
+    k.inject(&c.read_rsp(0, id, 0, 2000, &[1; 1000]))?;
+    k.silence(k.at_once())?;
+    k.dut.set_fault(k.buffer, false)?;
+    equal(k.counted(&before, Counter::DmaWriteError)?, 1, "dma_write_error_count")?;
+    k.completes(&[(1, Status::LocDma)])?;
+    k.memory_holds_only(&[])
 }

@@ -21,6 +21,7 @@ cases! { "recovery":
     "R-002" a_number_that_was_never_sent_is_refused => |k| bad_ack(k, |c, sent| c.ack(&sent[4]).cum(6));
     "R-002" a_bit_of_a_packet_that_was_never_sent_is_refused => |k| bad_ack(k, |c, sent| c.ack(&sent[4]).cum(5).sack(&[1]));
     "R-002" a_number_half_the_circle_ahead_is_refused => |k| bad_ack(k, |c, sent| c.ack(&sent[4]).cum(0x7f_ffff));
+    "R-002" [Caps::CONGESTION] a_number_more_than_a_window_behind_is_refused;
     "R-003" + "R-011" a_gap_is_sent_again_at_once_and_counted;
     "R-003" + "R-004" only_the_missing_packets_are_sent_again;
     "R-003" a_gap_at_the_end_is_no_gap;
@@ -136,6 +137,27 @@ fn bad_ack(k: &mut Kit<'_>, make: impl Fn(&Conn, &[Sent]) -> crate::packet::Pack
     k.inject(&c.ack(&sent[4]))?;
     let all: Vec<_> = (1..=5).map(|n| (n, Status::Ok)).collect();
     k.completes(&all).map(|_| ())
+}
+
+fn a_number_more_than_a_window_behind_is_refused(k: &mut Kit<'_>) -> Outcome {
+    let c = k.warm(|_| ())?;
+    let first = k.burst(&c, 1, 1)?;
+    k.inject(&c.ack(&first[0]))?;
+    k.completes(&[(1, Status::Ok)])?;
+    let mut last = first[0].clone();
+    for n in 2..300 {
+        last = k.burst(&c, n, 1)?.swap_remove(0);
+        k.inject(&c.ack(&last))?;
+        k.completes(&[(n, Status::Ok)])?;
+    }
+    let before = k.snapshot()?;
+    // 255 behind is an acknowledgement that took a detour; 298 behind nobody can have sent lately.
+    k.inject(&c.ack(&last).cum(last.bth.pseq().get() - 255))?;
+    k.silence(US)?;
+    k.refused(&before, &[])?;
+    k.inject(&c.ack(&first[0]))?;
+    k.silence(US)?;
+    k.refused(&before, &[(Counter::RxBadAck, 1)])
 }
 
 fn a_gap_is_sent_again_at_once_and_counted(k: &mut Kit<'_>) -> Outcome {

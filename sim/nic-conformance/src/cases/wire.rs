@@ -14,6 +14,7 @@ use nic_spec::wire::{Opcode, ECN_ECT0};
 cases! { "wire":
     "W-001" + "M-003" + "M-012" a_write_goes_to_its_address_and_nowhere_else;
     "W-002" reserved_bits_are_ignored;
+    "W-002" reserved_bits_of_acknowledgements_are_ignored;
     "W-003" frames_without_tag_are_taken => |k| tagged(k, &[]);
     "W-003" frames_with_one_tag_are_taken => |k| tagged(k, &[100]);
     "W-003" frames_with_two_tags_are_taken => |k| tagged(k, &[200, 100]);
@@ -68,6 +69,15 @@ fn reserved_bits_are_ignored(k: &mut Kit<'_>) -> Outcome {
     let p = small(&c, b"reserved").with_mxth(|h| _ = h.set_resv1(true).set_resv8(0xff));
     let frame = p.spoil().bth(|b| _ = b.set_m(true).set_resv5(0x1f).set_resv6(0x3f)).sealed();
     takes(k, &frame.bytes, b"reserved")
+}
+
+fn reserved_bits_of_acknowledgements_are_ignored(k: &mut Kit<'_>) -> Outcome {
+    let c = k.open(|_| ())?;
+    k.post_write(&c, 1, 0, 8)?;
+    let data = k.expect(Opcode::Write, k.at_once())?;
+    let ack = c.ack(&data).with_axth(|h| _ = h.set_resv1(true).set_resv8a(0xff).set_resv8b(0xff));
+    k.inject(&ack)?;
+    k.completes(&[(1, Status::Ok)]).map(|_| ())
 }
 
 fn tagged(k: &mut Kit<'_>, vlans: &[u16]) -> Outcome {
