@@ -29,11 +29,13 @@ module! {
     } |b| {
         let (n, bits) = (p.conns, p.conn_bits());
         let index = ctx.data.index.trunc(bits);
-        let write = (ctx.valid & ctx.data.table.eq(Table::Conn.code()) & ctx.data.index.shr(bits).is_zero()).named("write");
+        let is_conn = ctx.data.table.eq(Table::Conn.code()) & ctx.data.index.shr(bits).is_zero();
+        let write = (ctx.valid & is_conn).named("write");
         ctx.ready.set(b.high());
         doorbell.ready.set(!write);
         let number = doorbell.data.number;
-        let ring = (doorbell.valid & doorbell.data.kind.eq(DOORBELL_RQ) & number.shr(bits).is_zero() & !write).named("ring");
+        let is_rq = doorbell.data.kind.eq(DOORBELL_RQ) & number.shr(bits).is_zero();
+        let ring = (doorbell.valid & is_rq & !write).named("ring");
 
         let init = field_of(ctx.data.data, ConnRow::LAYOUT.field("init_rsn")).trunc(LIMIT_BITS);
         let first = b.mem("first", n.into(), LIMIT_BITS).style(RamStyle::Distributed);

@@ -94,12 +94,16 @@ module! {
         row.set_en(idle, event_row);
         let kind = |code: u64| take_event & event.data.kind.eq(code);
         let held = |name: &str, take: S| { let r = b.reg(name, 1); r.set_en(idle, take); r };
-        let (is_ctx, is_queued, is_timer) = (held("is_ctx", take_ctx), held("is_queued", take_queued), held("is_timer", take_timer));
+        let (is_ctx, is_queued) = (held("is_ctx", take_ctx), held("is_queued", take_queued));
+        let (is_timer, is_nak) = (held("is_timer", take_timer), held("is_nak", kind(PATH_RX_NAK)));
         let (is_check, is_commit) = (held("is_check", kind(PATH_RX_CHECK)), held("is_commit", kind(PATH_RX_COMMIT)));
-        let is_nak = held("is_nak", kind(PATH_RX_NAK));
         let packet = event.data.reg_en("packet", take_event);
         let field = |name: &str| field_of(ctx.data.data, PathRxRow::LAYOUT.field(name));
-        let opened = |name: &str| { let r = b.reg(&format!("open_{name}"), field(name).width()); r.set_en(take_ctx, field(name)); r };
+        let opened = |name: &str| {
+            let r = b.reg(&format!("open_{name}"), field(name).width());
+            r.set_en(take_ctx, field(name));
+            r
+        };
 
         // The row stands on the RAM's output from state `row` on; the write of an event is its last step.
         let mem = b.mem("paths", rows.into(), PathRxState::width()).style(RamStyle::Block).zeroed();

@@ -377,3 +377,6 @@ fn is_access(reason: NakReason) -> bool {
 
 #[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+mod refusal_tests;

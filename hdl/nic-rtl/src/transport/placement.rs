@@ -94,11 +94,12 @@ module! {
 
         let s1_event = PathRxEvent::unpack(s1.event);
         let s2_event = PathRxEvent::unpack(s2.event);
-        for (k, (valid, of)) in [(s1_valid & s1.place, s1_event), (s2_valid & s2.place & s2_tell, s2_event)].iter().enumerate() {
-            pending[k].valid.set(*valid);
-            pending[k].conn.set(of.conn);
-            pending[k].path.set(of.path);
-            pending[k].pseq.set(of.pseq);
+        let steps = [(s1_valid & s1.place, s1_event), (s2_valid & s2.place & s2_tell, s2_event)];
+        for (port, (valid, of)) in pending.iter().zip(steps) {
+            port.valid.set(valid);
+            port.conn.set(of.conn);
+            port.path.set(of.path);
+            port.pseq.set(of.pseq);
         }
         placed.set(s2_valid & s2.place & s2_tell & event.ready);
         placed_len.set(PlaceInfo::unpack(s2.info).payload_len);

@@ -89,7 +89,8 @@ module! {
         let fsm = b.fsm("state", &["idle", "conn", "route", "ask", "decide", "hand"]);
         let index = m.bth_dest_qpn.trunc(p.conn_bits()).named("index");
         let conn = index.zext(CONN_BITS);
-        let mflags = b.cat(&[m.mxth_first, m.mxth_last, m.mxth_imm, m.mxth_inv, m.mxth_se, m.mxth_fence, m.mxth_tag, b.low()]);
+        let (first, last, imm, inv) = (m.mxth_first, m.mxth_last, m.mxth_imm, m.mxth_inv);
+        let mflags = b.cat(&[first, last, imm, inv, m.mxth_se, m.mxth_fence, m.mxth_tag, b.low()]);
 
         // A context write forgets the connection's messages.
         let is_conn = ctx.data.table.eq(Table::Conn.code()) & ctx.data.index.shr(p.conn_bits()).is_zero();
@@ -150,7 +151,16 @@ module! {
             trig: m.axth_trig_pseq,
             sack: m.axth_bm.rep(m.sack_bitmap.width()) & m.sack_bitmap.reverse(),
             ts_echo: m.axth_ts_echo,
-            flags: b.cat(&[m.axth_bm, m.axth_ce, m.axth_dup, m.axth_rtxe, m.axth_hint, m.axth_nak, m.axth_credit, b.low()]),
+            flags: b.cat(&[
+                m.axth_bm,
+                m.axth_ce,
+                m.axth_dup,
+                m.axth_rtxe,
+                m.axth_hint,
+                m.axth_nak,
+                m.axth_credit,
+                b.low(),
+            ]),
             ce_cnt: m.axth_ce_cnt,
             nak_reason: m.axth_nak.rep(8) & m.nxth_reason,
             nak_detail: m.axth_nak.rep(16) & m.nxth_detail,

@@ -76,7 +76,10 @@ mod tests {
 
     module! {
         struct Searched(n: u32) {
-            request: in Uint(n), last: in Uint(index_bits(n.into())), found: out Uint(1), index: out Uint(index_bits(n.into())),
+            request: in Uint(n),
+            last: in Uint(index_bits(n.into())),
+            found: out Uint(1),
+            index: out Uint(index_bits(n.into())),
         } |b| {
             let _ = b;
             let (f, i) = next_after(request, last);

@@ -164,7 +164,18 @@ impl Run {
         Run { bench: bench(rng), paths: vec![Path::default(); 8] }
     }
 
+    /// Opens a path without waiting for what is under way.
+    fn open_now(&mut self, row: usize) {
+        self.push_open(row, true);
+        (0..4).for_each(|_| drop(self.bench.step()));
+    }
+
     fn open(&mut self, row: usize, valid: bool) {
+        self.push_open(row, valid);
+        self.bench.settle(30);
+    }
+
+    fn push_open(&mut self, row: usize, valid: bool) {
         let rng = &mut self.bench.rng;
         let init = if rng.chance(70) { MASK - rng.below(100) as u32 } else { rng.below(1 << 24) as u32 };
         let (sport, plane, epoch) = (rng.below(1 << 16), rng.below(16), rng.below(16));
@@ -175,7 +186,6 @@ impl Run {
         self.bench.push("ctx", item.with("data", &words(&ctx.0)));
         let cum = init.wrapping_sub(1) & MASK;
         self.paths[row] = Path { is_open: valid, sport, plane, epoch, cum, ..Path::default() };
-        self.bench.settle(30);
     }
 
     /// A packet near the window: mostly the next ones, some before, some far beyond.
@@ -411,6 +421,25 @@ fn a_check_costs_three_cycles_and_a_commit_four() {
         }
         assert_eq!((run.bench.sim.cycles() - start - 1) / 2, cycles);
     }
+}
+
+#[test]
+fn a_path_opened_again_and_again_stands_once_in_the_queue_of_acks() {
+    let mut run = Run::new(Rng::new("a_path_opened_again_and_again_stands_once", 5));
+    run.bench.pace("ack", 0);
+    // The first two ACKs fill the output; from then on they wait in the queue, which has a place for each path.
+    for _ in 0..30 {
+        run.open_now(3);
+        let packet = run.packet(3, PATH_RX_COMMIT).with("pseq", &[u64::from(run.paths[3].cum + 1 & MASK)]);
+        run.bench.push("event", packet.clone());
+        run.paths[3].commit(&packet, 0);
+        (0..12).for_each(|_| drop(run.bench.step()));
+    }
+    run.bench.pace("ack", 100);
+    run.bench.settle(30);
+    let acks = run.bench.take("ack");
+    assert_eq!(timeless(&acks[acks.len() - 1]), run.paths[3].ack(3), "the last one tells of the path as it is");
+    assert!(acks.len() <= 3, "{} ACKs", acks.len());
 }
 
 #[test]
