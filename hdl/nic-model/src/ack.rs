@@ -9,6 +9,8 @@ use crate::time::{Time, NS_PS};
 use crate::timer::TimerKey;
 use crate::transport::path::{AckContext, AckInfo};
 use crate::transport::rx_path::{AckDue, Arrival, Trigger, Verdict};
+use crate::wire::emit::{emit_draft, Draft};
+use crate::wire::frame::{Frame, Payload};
 use crate::wire::packet::{Ack, Body, Message, Packet};
 use nic_spec::consts::{HOLD_UNIT_NS, SYNDROME_ACK};
 use nic_spec::csr::stats::Counter;
@@ -132,7 +134,7 @@ impl Connection {
         push_control(core, trigger.port, Control::Nak { conn: self.index, path, trigger, reason: reason.code() });
     }
 
-    /// The acknowledgement of `path` as its row stands now, or the refusal of `refused`.
+    /// Makes the acknowledgement of `path` as its row stands now, or the refusal of `refused`.
     pub fn build_ack(
         &mut self,
         core: &mut Core,
@@ -140,9 +142,10 @@ impl Connection {
         port: u8,
         path: u8,
         refused: Option<(Trigger, u8)>,
-    ) -> Option<Packet> {
+        out: &mut Frame,
+    ) -> bool {
         let credit = self.responder.credit();
-        let row = self.rx_paths.get_mut(usize::from(path))?;
+        let Some(row) = self.rx_paths.get_mut(usize::from(path)) else { return false };
         let trigger = refused.map_or(*row.trigger(), |(t, _)| t);
         if refused.is_none() {
             row.ack_queued = false;
@@ -173,10 +176,11 @@ impl Connection {
             (None, true) => Counter::TxAckShort,
             (None, false) => Counter::TxAckLong,
         });
-        let mut packet = self.control_packet(core, now, port, sport);
-        packet.body = if trigger.is_probe && refused.is_none() { Body::ProbeRsp(ack) } else { Body::Ack(ack) };
-        packet.path = path;
-        Some(packet)
+        let mut draft = Draft::new(now.ticks(self.cfg.transport.tick_ps));
+        draft.body = if trigger.is_probe && refused.is_none() { Body::ProbeRsp(ack) } else { Body::Ack(ack) };
+        let Some(template) = self.ack_template(core, now, path, port, sport) else { return false };
+        emit_draft(template, &draft, Payload::EMPTY, &core.emit, out);
+        true
     }
 
     /// An acknowledgement, a refusal or the answer to a probe arrived.

@@ -18,6 +18,7 @@ use crate::transport::reorder::ReorderTolerance;
 use crate::transport::rtt::Rtt;
 use crate::transport::rx_path::RxPath;
 use crate::transport::window::Desc;
+use crate::wire::emit::Template;
 use crate::wire::frame::Payload;
 use crate::wire::packet::{Body, Network, Packet};
 use crate::work::{ConnId, Cqe, CqeOp, Event};
@@ -96,6 +97,8 @@ pub(crate) struct Connection {
     pub bdp_pkts: u32,
     /// Its beginning and end.
     pub handshake: Handshake,
+    pub data_templates: Vec<KeyedTemplate>,
+    pub ack_templates: Vec<KeyedTemplate>,
 }
 
 impl Connection {
@@ -137,6 +140,8 @@ impl Connection {
             conn_armed: Time::NEVER,
             bdp_pkts: 0,
             handshake: Handshake::none(),
+            data_templates: Vec::new(),
+            ack_templates: Vec::new(),
             cfg,
         }
     }
@@ -233,6 +238,29 @@ impl Connection {
         }
     }
 
+    /// Template of the data packets of path `index` by its present route.
+    pub fn data_template(&mut self, core: &Core, now: Time, index: usize) -> Option<&Template> {
+        let path = self.paths.get(index)?;
+        let key = (path.plane, path.epoch, path.sport);
+        if self.data_templates.get(index).is_none_or(|t| t.0 != key) {
+            let mut packet = self.packet(core, now, path.plane, path.sport);
+            (packet.path, packet.epoch) = (index as u8, path.epoch);
+            put_template(&mut self.data_templates, index, key, &packet, core);
+        }
+        self.data_templates.get(index).map(|t| &t.1)
+    }
+
+    /// Template of the acknowledgements of the peer's path `path` that leave by `plane` and `sport`.
+    pub fn ack_template(&mut self, core: &Core, now: Time, path: u8, plane: u8, sport: u16) -> Option<&Template> {
+        let (key, index) = ((plane, 0, sport), usize::from(path));
+        if self.ack_templates.get(index).is_none_or(|t| t.0 != key) {
+            let mut packet = self.control_packet(core, now, plane, sport);
+            packet.path = path;
+            put_template(&mut self.ack_templates, index, key, &packet, core);
+        }
+        self.ack_templates.get(index).map(|t| &t.1)
+    }
+
     /// A control packet of this connection without body and payload.
     pub fn control_packet(&self, core: &Core, now: Time, plane: u8, sport: u16) -> Packet {
         let mut packet = self.packet(core, now, plane, sport);
@@ -290,10 +318,24 @@ impl Connection {
             paths.push(TxPath::open(p.plane, p.sport, p.epoch, p.first), now, &cfg.transport);
         }
         self.paths = paths;
+        self.data_templates.clear();
+        self.ack_templates.clear();
         self.rx_paths = cfg.rx_paths.iter().map(|p| RxPath::new(p.first, p.sport)).collect();
         self.home = cfg.tx_paths.iter().map(|p| p.plane).collect();
         self.planes = ConnPlanes::new(core.cfg.planes.len().min(cfg.addresses.len().max(1)));
         self.requester = Requester::new(&cfg);
         self.cfg = cfg;
     }
+}
+
+/// A template and the plane, epoch and source port for which it was made.
+pub(crate) type KeyedTemplate = ((u8, u8, u16), Template);
+
+fn put_template(to: &mut Vec<KeyedTemplate>, index: usize, key: (u8, u8, u16), packet: &Packet, core: &Core) {
+    let template = Template::new(packet, core.cfg.udp_dport);
+    if index >= to.len() {
+        // A port of 0 is never used, so what fills the gap matches nothing.
+        to.resize(index + 1, ((0, 0, 0), template));
+    }
+    to[index] = (key, template);
 }

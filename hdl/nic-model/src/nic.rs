@@ -25,10 +25,10 @@ use crate::transport::path::TimerAction;
 use crate::transport::path_set::PathSet;
 use crate::transport::rx_path::AckDue;
 use crate::wire::cm::{CmContent, CmError};
-use crate::wire::emit::emit_into;
+use crate::wire::emit::emit_packet;
 use crate::wire::frame::Frame;
 use crate::wire::packet::{Body, Packet};
-use crate::wire::parser::{parse, PortFilter};
+use crate::wire::parser::{parse_into, PortFilter};
 use crate::work::{ConnId, Cqe, Event, PostError, RecvWr, SendWr};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -209,8 +209,9 @@ impl Nic {
             frame_bytes_max: core.cfg.frame_bytes_max,
             elide_icrc: core.cfg.elide_icrc,
         };
-        match parse(frame, &filter) {
-            Ok(packet) => self.on_packet(now, plane, &packet, mem),
+        let mut packet = Packet::empty();
+        match parse_into(frame, &filter, &mut packet) {
+            Ok(()) => self.on_packet(now, plane, &packet, mem),
             Err(counter) => core.counters.count(counter),
         }
     }
@@ -459,8 +460,7 @@ impl Nic {
         }
         loop {
             while let Some(control) = self.core.planes[at].control.pop_front() {
-                if let Some(packet) = self.build_control(now, plane, control) {
-                    emit_into(&packet, packet.payload.clone(), &self.core.emit, out);
+                if self.control_frame(now, plane, control, out) {
                     return true;
                 }
             }
@@ -484,13 +484,27 @@ impl Nic {
         }
     }
 
+    /// Makes the frame of a control packet; false when it is no longer wanted here.
+    fn control_frame(&mut self, now: Time, plane: u8, control: Control, out: &mut Frame) -> bool {
+        let (core, refused) = (&mut self.core, |trigger, reason| Some((trigger, reason)));
+        let (conn, path, refused) = match control {
+            Control::Ack { conn, path } => (conn, path, None),
+            Control::Nak { conn, path, trigger, reason } => (conn, path, refused(trigger, reason)),
+            other => match self.build_control(now, plane, other) {
+                Some(packet) => {
+                    emit_packet(packet, &self.core.emit, out);
+                    return true;
+                }
+                None => return false,
+            },
+        };
+        find(&mut self.conns, conn).is_some_and(|c| c.build_ack(core, now, plane, path, refused, out))
+    }
+
     fn build_control(&mut self, now: Time, plane: u8, control: Control) -> Option<Packet> {
         let core = &mut self.core;
         match control {
-            Control::Ack { conn, path } => find(&mut self.conns, conn)?.build_ack(core, now, plane, path, None),
-            Control::Nak { conn, path, trigger, reason } => {
-                find(&mut self.conns, conn)?.build_ack(core, now, plane, path, Some((trigger, reason)))
-            }
+            Control::Ack { .. } | Control::Nak { .. } => None,
             Control::Probe { conn, path } => {
                 let c = find(&mut self.conns, conn)?;
                 let there = c.paths.get(usize::from(path))?.plane;

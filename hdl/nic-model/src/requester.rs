@@ -15,8 +15,9 @@ use crate::slab::Slab;
 use crate::time::Time;
 use crate::timer::TimerKey;
 use crate::transport::window::{Desc, DescKind};
+use crate::wire::emit::Draft;
 use crate::wire::frame::Payload;
-use crate::wire::packet::{Body, BufferPart, Message, Packet, ReadPart, Remote};
+use crate::wire::packet::{Body, BufferPart, Message, ReadPart, Remote};
 use crate::work::{PostError, SendOp, SendWr};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -396,7 +397,7 @@ impl Connection {
     }
 
     /// Sets stream and body of a packet and says where its payload lies.
-    pub fn describe(&self, desc: &Desc, packet: &mut Packet) -> Option<Place> {
+    pub fn describe(&self, desc: &Desc, packet: &mut Draft) -> Option<Place> {
         if desc.kind != DescKind::Message {
             return self.responder.describe(desc, packet);
         }

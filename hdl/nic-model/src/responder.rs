@@ -12,6 +12,7 @@ use crate::recv_queue::{RecvQueue, RecvRef};
 use crate::requester::Place;
 use crate::slab::Slab;
 use crate::transport::window::{Desc, DescKind};
+use crate::wire::emit::Draft;
 use crate::wire::frame::Payload;
 use crate::wire::packet::{Body, BufferPart, Message, Packet, ReadPart, Remote};
 use crate::work::{CqeOp, PostError, RecvWr};
@@ -206,7 +207,7 @@ impl Responder {
     }
 
     /// As [`Connection::describe`] for answers.
-    pub fn describe(&self, desc: &Desc, packet: &mut Packet) -> Option<Place> {
+    pub fn describe(&self, desc: &Desc, packet: &mut Draft) -> Option<Place> {
         match *self.answers.get(desc.slot)? {
             Answer::Read { id, stream, iova, len, .. } => {
                 packet.stream = stream;

@@ -10,7 +10,7 @@ use crate::timer::TimerKey;
 use crate::transport::path::PathState;
 use crate::transport::path_set::Choice;
 use crate::transport::window::{Cause, Desc};
-use crate::wire::emit::emit_into;
+use crate::wire::emit::{emit_draft, Draft};
 use crate::wire::frame::{Frame, Payload};
 use crate::wire::packet::{Body, Packet};
 use nic_spec::csr::stats::Counter;
@@ -130,8 +130,8 @@ impl Connection {
         out: &mut Frame,
     ) -> bool {
         let Some(path) = self.paths.get(index) else { return false };
-        let mut packet = self.packet(core, now, path.plane, path.sport);
-        (packet.pseq, packet.path, packet.epoch) = (psn, index as u8, path.epoch);
+        let mut packet = Draft::new(now.ticks(self.cfg.transport.tick_ps));
+        packet.pseq = psn;
         let cwnd_pkts = path.cc.cwnd_pkts();
         // With a small window the sender would wait for an acknowledgement that the receiver holds back.
         let is_window_spent = cwnd_pkts <= self.cfg.transport.ack_packets && path.window.in_flight_pkts() >= cwnd_pkts;
@@ -154,7 +154,8 @@ impl Connection {
             _ => Payload::EMPTY,
         };
         self.pacer.spend(now, u32::from(desc.len) + OVERHEAD_BYTES);
-        emit_into(&packet, payload, &core.emit, out);
+        let Some(template) = self.data_template(core, now, index) else { return false };
+        emit_draft(template, &packet, payload, &core.emit, out);
         true
     }
 

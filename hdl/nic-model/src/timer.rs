@@ -1,10 +1,13 @@
 //! Timers of the card: a heap in order of time, and of setting where times are equal.
 //!
+//! Acknowledgements are all owed after the same time, so their timers come in the order in which they are set: a queue
+//! beside the heap holds those.
+//!
 //! A timer is never moved or taken out. Who owns one remembers when its earliest entry is due; an entry that comes due
 //! too early makes its owner set the next one. So a packet that only pushes a deadline back costs nothing here.
 
 use crate::time::Time;
-use alloc::collections::BinaryHeap;
+use alloc::collections::{BinaryHeap, VecDeque};
 use core::cmp::Reverse;
 
 /// Whose timer it is.
@@ -26,6 +29,8 @@ pub(crate) enum TimerKey {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Timers {
     heap: BinaryHeap<Reverse<(Time, u64, TimerKey)>>,
+    /// Ascending.
+    in_order: VecDeque<(Time, u64, TimerKey)>,
     set_count: u64,
 }
 
@@ -33,7 +38,12 @@ impl Timers {
     /// Sets a timer.
     pub fn set(&mut self, at: Time, key: TimerKey) {
         self.set_count += 1;
-        self.heap.push(Reverse((at, self.set_count, key)));
+        let entry = (at, self.set_count, key);
+        if matches!(key, TimerKey::Ack(..)) && self.in_order.back().is_none_or(|last| last.0 <= at) {
+            self.in_order.push_back(entry);
+        } else {
+            self.heap.push(Reverse(entry));
+        }
     }
 
     /// Sets a timer unless one that is due at or before `at` is already set; `armed` remembers.
@@ -46,15 +56,31 @@ impl Timers {
 
     /// When the first one is due.
     pub fn next(&self) -> Option<Time> {
-        self.heap.peek().map(|entry| entry.0 .0)
+        let (queued, heaped) = (self.in_order.front().map(|e| e.0), self.heap.peek().map(|e| e.0 .0));
+        match (queued, heaped) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
     }
 
     /// Takes the first one if it is due.
     pub fn pop_due(&mut self, now: Time) -> Option<(Time, TimerKey)> {
-        if self.next()? > now {
-            return None;
+        let queued = self.in_order.front().map(|e| (e.0, e.1));
+        let is_queued_first = match (queued, self.heap.peek()) {
+            (Some(a), Some(Reverse(b))) => a < (b.0, b.1),
+            (queued, _) => queued.is_some(),
+        };
+        let (at, _, key) = if is_queued_first {
+            self.in_order.front().copied().filter(|e| e.0 <= now)?
+        } else {
+            self.heap.peek().map(|e| e.0).filter(|e| e.0 <= now)?
+        };
+        if is_queued_first {
+            self.in_order.pop_front();
+        } else {
+            self.heap.pop();
         }
-        self.heap.pop().map(|Reverse((at, _, key))| (at, key))
+        Some((at, key))
     }
 }
 
@@ -82,5 +108,18 @@ mod tests {
             t.arm(&mut armed, Time(at), TimerKey::Conn(0));
         }
         assert_eq!(core::iter::from_fn(|| t.pop_due(Time::NEVER)).count(), 2, "10 and 5");
+    }
+
+    #[test]
+    fn acknowledgement_timers_keep_their_order_among_the_others_even_when_set_out_of_order() {
+        let mut t = Timers::default();
+        let keys =
+            [TimerKey::Ack(0, 0), TimerKey::Pace(1), TimerKey::Ack(2, 0), TimerKey::Ack(3, 0), TimerKey::Pace(4)];
+        for (at, key) in [5, 5, 7, 6, 7].into_iter().zip(keys) {
+            t.set(Time(at), key);
+        }
+        assert_eq!(t.pop_due(Time(4)), None);
+        let got: Vec<_> = core::iter::from_fn(|| t.pop_due(Time(9))).map(|(at, key)| (at.0, key)).collect();
+        assert_eq!(got, [(5, keys[0]), (5, keys[1]), (6, keys[3]), (7, keys[2]), (7, keys[4])]);
     }
 }

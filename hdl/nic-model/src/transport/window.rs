@@ -208,6 +208,15 @@ impl SendWindow {
         let span = self.span_pkts();
         let base = cum + 1;
         let ahead = base.distance_from(self.una);
+        if ahead <= span && sack.is_empty() && self.acked_count == 0 {
+            // Nothing is missing, which is how it nearly always is.
+            for i in 0..ahead {
+                let psn = self.una + i;
+                acked(psn, &self.ring[self.slot(psn)]);
+            }
+            self.una += ahead;
+            return Ok(ahead);
+        }
         let mut known = Bitmap::EMPTY;
         let high = sack.highest().map_or(cum, |h| base + h);
         if ahead <= span {
@@ -253,6 +262,13 @@ impl SendWindow {
     /// last sent in that epoch, more than `reorder_ticks` before `echo`, and not already queued for retransmission.
     pub fn find_lost(&mut self, echo: Ticks, epoch: u8, reorder_ticks: u32, mut lost: impl FnMut(Psn)) {
         let una = self.una;
+        if una == self.nxt {
+            return;
+        }
+        let oldest = &self.ring[self.slot(una)];
+        if oldest.retries == 0 && !oldest.redundant && oldest.tx_ts.is_after_by(echo, 0) {
+            return;
+        }
         for i in self.acked.zeros_below(self.span_pkts()) {
             let psn = una + i;
             let slot = self.slot(psn);

@@ -4,12 +4,13 @@
 
 use super::frame::{Frame, Payload};
 use super::packet::{Ack, Body, Message, Network, Packet, ReadPart, Remote};
-use nic_spec::consts::{SYNDROME_ACK, TVER};
-use nic_spec::num::{Dscp, Epoch, PathId, Plane, RsnLimit, StreamId};
+use crate::time::Ticks;
+use nic_spec::consts::{ICRC_BYTES, SYNDROME_ACK, TVER};
+use nic_spec::num::{Dscp, Epoch, PathId, Plane, Psn, RsnLimit, StreamId};
 use nic_spec::wire::icrc::{icrc, Crc32};
 use nic_spec::wire::{
-    Atag, AtomicAckEth, AtomicEth, Axth, Bth, Bxth, Eth, Ieth, ImmDt, Ipv4, Ipv6, Mxth, Nxth, Pbth, Pcth, Psth, Pxth,
-    Reth, Rrth, Sack, Tmth, Udp, ETHERTYPE_IPV4, ETHERTYPE_IPV6, IP_PROTOCOL_UDP,
+    Atag, AtomicAckEth, AtomicEth, Axth, Bth, Bxth, Eth, Ieth, ImmDt, Ipv4, Ipv6, Mxth, Nxth, Opcode, Pbth, Pcth, Psth,
+    Pxth, Reth, Rrth, Sack, Tmth, Udp, ETHERTYPE_IPV4, ETHERTYPE_IPV6, IP_PROTOCOL_UDP,
 };
 
 /// What a port puts into every frame.
@@ -43,45 +44,110 @@ macro_rules! put {
     };
 }
 
+/// What differs between the packets of one path.
+#[derive(Clone, Debug)]
+pub(crate) struct Draft {
+    pub body: Body,
+    pub stream: u16,
+    pub pseq: Psn,
+    pub tx_ts: Ticks,
+    pub ack_req: bool,
+    pub rtx: bool,
+    pub eob: bool,
+}
+
+impl Draft {
+    /// A packet without a body yet.
+    pub const fn new(tx_ts: Ticks) -> Self {
+        let body = Body::Cm(Opcode::ConnReq);
+        Self { body, stream: 0, pseq: Psn::new(0), tx_ts, ack_req: false, rtx: false, eob: false }
+    }
+}
+
 /// The header at a place of the room.
 macro_rules! at {
-    ($room:ident, $at:expr, $header:ident) => {
+    ($room:expr, $at:expr, $header:ident) => {
         $header($room[$at..].first_chunk_mut::<{ $header::LEN }>().expect("the headers are within the room"))
     };
+}
+
+/// Longest run of headers that a path's packets share: Ethernet, IPv6, UDP, BTH, PXTH.
+const TEMPLATE_BYTES_MAX: usize = Eth::LEN + Ipv6::LEN + Udp::LEN + Bth::LEN + Pxth::LEN;
+
+/// The headers from Ethernet to PXTH that the packets of one path share, lengths and sequence still zero. Most of a
+/// packet is copied from here.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Template {
+    bytes: [u8; TEMPLATE_BYTES_MAX],
+    len: u8,
+    is_ipv6: bool,
+}
+
+impl Template {
+    /// The template of packets like `p`.
+    pub fn new(p: &Packet, udp_dport: u16) -> Self {
+        let mut t = Self { bytes: [0; TEMPLATE_BYTES_MAX], len: 0, is_ipv6: p.net.is_ipv6 };
+        let mut cursor = Cursor { room: &mut t.bytes, at: 0 };
+        let c = &mut cursor;
+        put_network(c, &p.net, udp_dport);
+        put!(c, Bth).set_tver(TVER).set_pkey(p.pkey).set_dest_qpn(p.dest);
+        let mut pxth = put!(c, Pxth);
+        pxth.set_path_id(PathId::new(p.path)).set_plane(Plane::new(p.plane)).set_epoch(Epoch::new(p.epoch));
+        t.len = cursor.at as u8;
+        if !t.is_ipv6 {
+            // Over a length of zero; the true length is added to the sum in each packet.
+            at!(t.bytes, Eth::LEN, Ipv4).fill_checksum();
+        }
+        t
+    }
 }
 
 /// The frame of `packet`.
 pub fn emit(packet: Packet, cfg: &EmitConfig) -> Frame {
     let mut frame = Frame::empty();
-    let Packet { payload, .. } = &packet;
-    let payload = payload.clone();
-    emit_into(&packet, payload, cfg, &mut frame);
+    emit_packet(packet, cfg, &mut frame);
     frame
 }
 
-/// Makes `frame`, which must be empty, the frame of `packet` with `payload` in place of its own.
-pub(crate) fn emit_into(packet: &Packet, payload: Payload, cfg: &EmitConfig, frame: &mut Frame) {
+/// Makes `frame`, which must be empty, the frame of `packet`.
+pub(crate) fn emit_packet(packet: Packet, cfg: &EmitConfig, frame: &mut Frame) {
+    let template = Template::new(&packet, cfg.udp_dport);
+    let Packet { body, stream, pseq, tx_ts, ack_req, rtx, eob, payload, .. } = packet;
+    emit_draft(&template, &Draft { body, stream, pseq, tx_ts, ack_req, rtx, eob }, payload, cfg, frame);
+}
+
+/// Makes `frame`, which must be empty, the frame of a packet of the path that `t` stands for.
+pub(crate) fn emit_draft(t: &Template, d: &Draft, payload: Payload, cfg: &EmitConfig, frame: &mut Frame) {
     let payload_len = payload.len_bytes() as usize;
     let pad = payload_len.wrapping_neg() & 3;
-    let mut cursor = Cursor { room: frame.header_room(), at: 0 };
-    let c = &mut cursor;
-    put_network(c, &packet.net, cfg.udp_dport);
-    let ip_at = Eth::LEN;
-    let ip_len = if packet.net.is_ipv6 { Ipv6::LEN } else { Ipv4::LEN };
-    put_transport(c, packet, pad);
-    put_body(c, &packet.body);
-    let header_len = cursor.at;
-    let udp_len = (header_len - ip_at - ip_len + payload_len + pad + 4) as u16;
     let room = frame.header_room();
-    if packet.net.is_ipv6 {
-        at!(room, ip_at, Ipv6).set_payload_len(udp_len);
+    // The whole array, since a copy of known length is a few moves; what is beyond `len` is overwritten or not used.
+    room[..TEMPLATE_BYTES_MAX].copy_from_slice(&t.bytes);
+    let base_len = usize::from(t.len);
+    let se = matches!(&d.body, Body::Write(m, _) | Body::Send(m, _) if m.se && m.last);
+    let pxth_at = base_len - Pxth::LEN;
+    let mut bth = at!(room, pxth_at - Bth::LEN, Bth);
+    bth.set_opcode(d.body.opcode().code()).set_pseq(d.pseq);
+    bth.set_se(se).set_pad_count(pad as u8).set_ack_req(d.ack_req).set_rtx(d.rtx).set_eob(d.eob);
+    at!(room, pxth_at, Pxth).set_stream_id(StreamId::new(d.stream)).set_tx_ts(d.tx_ts.0);
+    let mut cursor = Cursor { room, at: base_len };
+    put_body(&mut cursor, &d.body);
+    let header_len = cursor.at;
+    let udp_at = base_len - (Udp::LEN + Bth::LEN + Pxth::LEN);
+    let udp_len = (header_len - udp_at + payload_len + pad + ICRC_BYTES) as u16;
+    let room = frame.header_room();
+    if t.is_ipv6 {
+        at!(room, Eth::LEN, Ipv6).set_payload_len(udp_len);
     } else {
-        at!(room, ip_at, Ipv4).set_total_len(udp_len + Ipv4::LEN as u16).fill_checksum();
+        let total_len = udp_len + Ipv4::LEN as u16;
+        let mut ip = at!(room, Eth::LEN, Ipv4);
+        let sum = u32::from(!ip.checksum()) + u32::from(total_len);
+        ip.set_total_len(total_len).set_checksum(!((sum & 0xffff) + (sum >> 16)) as u16);
     }
-    at!(room, ip_at + ip_len, Udp).set_len(udp_len);
+    at!(room, udp_at, Udp).set_len(udp_len);
     let crc = match payload.bytes() {
         Some(bytes) if !(cfg.elide_icrc && bytes.is_empty()) => {
-            icrc_of(&room[ip_at..header_len], bytes, &[0; 3][..pad])
+            icrc_of(&room[Eth::LEN..header_len], bytes, &[0; 3][..pad])
         }
         _ => 0,
     };
@@ -114,16 +180,6 @@ fn put_network(c: &mut Cursor<'_>, net: &Network, udp_dport: u16) {
         ip.set_src_ip(net.src.ip as u32).set_dst_ip(net.dst.ip as u32);
     }
     put!(c, Udp).set_src_port(net.sport).set_dst_port(udp_dport);
-}
-
-fn put_transport(c: &mut Cursor<'_>, p: &Packet, pad: usize) {
-    let se = matches!(&p.body, Body::Write(m, _) | Body::Send(m, _) if m.se && m.last);
-    let mut bth = put!(c, Bth);
-    bth.set_opcode(p.body.opcode().code()).set_se(se).set_pad_count(pad as u8).set_tver(TVER).set_pkey(p.pkey);
-    bth.set_dest_qpn(p.dest).set_ack_req(p.ack_req).set_rtx(p.rtx).set_eob(p.eob).set_pseq(p.pseq);
-    let mut pxth = put!(c, Pxth);
-    pxth.set_path_id(PathId::new(p.path)).set_plane(Plane::new(p.plane)).set_epoch(Epoch::new(p.epoch));
-    pxth.set_stream_id(StreamId::new(p.stream)).set_tx_ts(p.tx_ts.0);
 }
 
 fn put_body(c: &mut Cursor<'_>, body: &Body) {

@@ -243,6 +243,28 @@ pub struct Packet {
     pub payload: Payload,
 }
 
+impl Packet {
+    /// A packet of nothing, to be filled in.
+    pub(crate) fn empty() -> Self {
+        Self {
+            net: Network::default(),
+            pkey: Pkey::new(0),
+            dest: Qpn::new(0),
+            ack_req: false,
+            rtx: false,
+            eob: false,
+            pseq: Psn::new(0),
+            path: 0,
+            plane: 0,
+            epoch: 0,
+            stream: 0,
+            tx_ts: Ticks(0),
+            body: Body::Cm(Opcode::ConnReq),
+            payload: Payload::EMPTY,
+        }
+    }
+}
+
 impl Body {
     /// Opcode of the operation.
     pub const fn opcode(&self) -> Opcode {

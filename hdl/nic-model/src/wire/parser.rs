@@ -6,7 +6,7 @@
 
 use super::emit::icrc_of;
 use super::frame::{Frame, Payload, HEADER_BYTES_MAX};
-use super::packet::{Ack, Address, Body, BufferPart, Message, Network, Packet, PathControl, ReadPart, Remote};
+use super::packet::{Ack, Body, BufferPart, Message, Network, Packet, PathControl, ReadPart, Remote};
 use crate::time::Ticks;
 use crate::transport::bitmap::Bitmap;
 use nic_spec::consts::{ICRC_BYTES, PMTU_BYTES_MAX, TVER, VLAN_TAGS_MAX};
@@ -37,20 +37,101 @@ const _: () = assert!(CHAIN_BYTES_MAX <= HEADER_BYTES_MAX);
 
 /// The packet in `frame`, or the counter of the drop.
 pub fn parse(frame: &Frame, filter: &PortFilter) -> Result<Packet, Counter> {
+    let mut packet = Packet::empty();
+    parse_into(frame, filter, &mut packet).map(|()| packet)
+}
+
+/// As [`parse`] into a packet that is there already; after an error its content means nothing.
+pub(crate) fn parse_into(frame: &Frame, filter: &PortFilter, out: &mut Packet) -> Result<(), Counter> {
     if frame.len_bytes() > filter.frame_bytes_max {
         return Err(Counter::RxTooLong);
     }
-    // Whether the inline header holds the whole chain shows while parsing; the usual frame is parsed once.
-    match parse_inline(frame, filter) {
+    if parse_usual(frame, filter, out) == Some(()) {
+        return Ok(());
+    }
+    // Whether the inline header holds the whole chain shows while parsing.
+    match parse_inline(frame, filter, out) {
+        Ok(()) => Ok(()),
         Err(Stop::Drop(counter)) => Err(counter),
         Err(Stop::Scattered) if frame.is_virtual() => Err(Counter::RxBadLength),
-        Err(Stop::Scattered) => match parse_inline(&Frame::from_bytes(&frame.to_bytes()), filter) {
+        Err(Stop::Scattered) => match parse_inline(&Frame::from_bytes(&frame.to_bytes()), filter, out) {
+            Ok(()) => Ok(()),
             Err(Stop::Drop(counter)) => Err(counter),
             Err(Stop::Scattered) => Err(Counter::RxTruncated),
-            Ok(packet) => Ok(packet),
         },
-        Ok(packet) => Ok(packet),
     }
+}
+
+/// Headers from Ethernet to PXTH of an untagged IPv4 frame.
+const USUAL_BYTES: usize = Eth::LEN + Ipv4::LEN + Udp::LEN + Bth::LEN + Pxth::LEN;
+
+/// The header at a fixed place of an array, so that nothing is checked at run time.
+macro_rules! part {
+    ($bytes:ident, $at:expr, $header:ident) => {
+        $header(<&[u8; $header::LEN]>::try_from(&$bytes[$at..$at + $header::LEN]).expect("a part of that length"))
+    };
+}
+
+/// Parses what nearly every frame is: a WRITE without immediate data or a short ACK, untagged over IPv4, headers inline
+/// and nothing wrong. `None` for everything else, which the general way decides; `out` means nothing then.
+fn parse_usual(frame: &Frame, filter: &PortFilter, out: &mut Packet) -> Option<()> {
+    let (head, rest) = frame.header().split_first_chunk::<USUAL_BYTES>()?;
+    let eth = part!(head, 0, Eth);
+    let ip = part!(head, Eth::LEN, Ipv4);
+    const UDP_AT: usize = Eth::LEN + Ipv4::LEN;
+    let udp = part!(head, UDP_AT, Udp);
+    let bth = part!(head, UDP_AT + Udp::LEN, Bth);
+    let pxth = part!(head, UDP_AT + Udp::LEN + Bth::LEN, Pxth);
+    let pad = usize::from(bth.pad_count());
+    let is_usual = eth.ethertype() == ETHERTYPE_IPV4
+        && filter.mac.is_none_or(|mac| mac == eth.dst_mac())
+        && ip.check().is_ok()
+        && u32::from(ip.total_len()) + Eth::LEN as u32 == frame.len_bytes()
+        && udp.dst_port() == filter.udp_dport
+        && udp.len() == ip.total_len() - Ipv4::LEN as u16
+        && bth.tver() == TVER
+        && frame.trailer().len() == pad + ICRC_BYTES
+        && frame.payload.len_bytes() as usize <= PMTU_BYTES_MAX;
+    if !is_usual {
+        return None;
+    }
+    const WRITE: u8 = Opcode::Write.code();
+    const ACK: u8 = Opcode::Ack.code();
+    match (bth.opcode(), rest.len()) {
+        (WRITE, 24) => {
+            let rest: &[u8; 24] = rest.try_into().ok()?;
+            let m = message_of(&part!(rest, 0, Mxth));
+            if m.has_imm && m.last {
+                return None;
+            }
+            out.body = Body::Write(m, remote_of(&part!(rest, Mxth::LEN, Reth)));
+        }
+        (ACK, Axth::LEN) => {
+            let h = Axth(<&[u8; Axth::LEN]>::try_from(rest).ok()?);
+            if h.bm() || h.nak() || pad != 0 || frame.payload.len_bytes() != 0 {
+                return None;
+            }
+            out.body = Body::Ack(ack_of(&h, Bitmap::EMPTY, None));
+        }
+        _ => return None,
+    }
+    out.payload =
+        payload(frame, filter, Eth::LEN, frame.header().len(), frame.payload.len_bytes() as usize, pad).ok()?;
+    let net = &mut out.net;
+    (net.dst.mac, net.src.mac, net.sport) = (eth.dst_mac(), eth.src_mac(), udp.src_port());
+    (net.dscp, net.ecn, net.hop_limit) = (ip.dscp().get(), ip.ecn(), ip.ttl());
+    (net.is_ipv6, net.src.ip, net.dst.ip) = (false, ip.src_ip().into(), ip.dst_ip().into());
+    take_transport(out, &bth, &pxth);
+    Some(())
+}
+
+/// Takes over what BTH and PXTH say.
+#[inline(always)]
+fn take_transport(out: &mut Packet, bth: &Bth<&[u8; Bth::LEN]>, pxth: &Pxth<&[u8; Pxth::LEN]>) {
+    (out.pkey, out.dest, out.pseq) = (bth.pkey(), bth.dest_qpn(), bth.pseq());
+    (out.ack_req, out.rtx, out.eob) = (bth.ack_req(), bth.rtx(), bth.eob());
+    (out.path, out.plane, out.epoch) = (pxth.path_id().get(), pxth.plane().get(), pxth.epoch().get());
+    (out.stream, out.tx_ts) = (pxth.stream_id().get(), Ticks(pxth.tx_ts()));
 }
 
 /// Why parsing ended.
@@ -93,10 +174,10 @@ macro_rules! get {
     };
 }
 
-fn parse_inline(frame: &Frame, filter: &PortFilter) -> Result<Packet, Stop> {
+fn parse_inline(frame: &Frame, filter: &PortFilter, out: &mut Packet) -> Result<(), Stop> {
     let mut reader = Reader { header: frame.header(), at: 0, end: frame.len_bytes() as usize };
     let r = &mut reader;
-    let (mut net, ip_at) = network(r, filter)?;
+    let ip_at = network(r, filter, &mut out.net)?;
     let udp = get!(r, Udp);
     if udp.dst_port() != filter.udp_dport {
         return Err(Counter::RxOtherUdpPort.into());
@@ -104,7 +185,7 @@ fn parse_inline(frame: &Frame, filter: &PortFilter) -> Result<Packet, Stop> {
     if usize::from(udp.len()) != r.end - (r.at - Udp::LEN) {
         return Err(Counter::RxBadUdpLen.into());
     }
-    net.sport = udp.src_port();
+    out.net.sport = udp.src_port();
     // What follows ends before the ICRC.
     let Some(end) = r.end.checked_sub(ICRC_BYTES).filter(|end| *end >= r.at) else {
         return Err(Counter::RxTruncated.into());
@@ -116,7 +197,7 @@ fn parse_inline(frame: &Frame, filter: &PortFilter) -> Result<Packet, Stop> {
     }
     let opcode = Opcode::try_from(bth.opcode()).map_err(|_| Counter::RxUnknownOpcode)?;
     let pxth = get!(r, Pxth);
-    let body = body(r, opcode)?;
+    body(r, opcode, &mut out.body)?;
     let content = r.end - r.at;
     let pad = usize::from(bth.pad_count());
     if pad > content || (content > 0 && opcode.info().body == Content::None) {
@@ -126,32 +207,18 @@ fn parse_inline(frame: &Frame, filter: &PortFilter) -> Result<Packet, Stop> {
     if payload_len > PMTU_BYTES_MAX {
         return Err(Counter::RxTooLong.into());
     }
-    let payload = payload(frame, filter, ip_at, r.at, payload_len, pad)?;
-    Ok(Packet {
-        net,
-        pkey: bth.pkey(),
-        dest: bth.dest_qpn(),
-        ack_req: bth.ack_req(),
-        rtx: bth.rtx(),
-        eob: bth.eob(),
-        pseq: bth.pseq(),
-        path: pxth.path_id().get(),
-        plane: pxth.plane().get(),
-        epoch: pxth.epoch().get(),
-        stream: pxth.stream_id().get(),
-        tx_ts: Ticks(pxth.tx_ts()),
-        body,
-        payload,
-    })
+    out.payload = payload(frame, filter, ip_at, r.at, payload_len, pad)?;
+    take_transport(out, &bth, &pxth);
+    Ok(())
 }
 
 /// Ethernet, tags and IP; leaves the reader at UDP with its end at that of the IP packet. Returns where IP begins.
-fn network(r: &mut Reader<'_>, filter: &PortFilter) -> Result<(Network, usize), Stop> {
+#[inline]
+fn network(r: &mut Reader<'_>, filter: &PortFilter, net: &mut Network) -> Result<usize, Stop> {
     let eth = get!(r, Eth);
     if filter.mac.is_some_and(|mac| mac != eth.dst_mac()) {
         return Err(Counter::RxOtherMac.into());
     }
-    let mut net = Network::default();
     (net.dst.mac, net.src.mac) = (eth.dst_mac(), eth.src_mac());
     let (mut ethertype, mut tags) = (eth.ethertype(), 0);
     while matches!(ethertype, ETHERTYPE_VLAN | ETHERTYPE_VLAN_SERVICE) {
@@ -167,17 +234,14 @@ fn network(r: &mut Reader<'_>, filter: &PortFilter) -> Result<(Network, usize), 
             let ip = get!(r, Ipv4);
             ip.check()?;
             (net.dscp, net.ecn, net.hop_limit) = (ip.dscp().get(), ip.ecn(), ip.ttl());
-            net.src = Address { ip: ip.src_ip().into(), ..net.src };
-            net.dst = Address { ip: ip.dst_ip().into(), ..net.dst };
+            (net.is_ipv6, net.src.ip, net.dst.ip) = (false, ip.src_ip().into(), ip.dst_ip().into());
             usize::from(ip.total_len())
         }
         ETHERTYPE_IPV6 => {
             let ip = get!(r, Ipv6);
             ip.check()?;
-            net.is_ipv6 = true;
             (net.dscp, net.ecn, net.hop_limit) = (ip.dscp().get(), ip.ecn(), ip.hop_limit());
-            net.src = Address { ip: ip.src_ip(), ..net.src };
-            net.dst = Address { ip: ip.dst_ip(), ..net.dst };
+            (net.is_ipv6, net.src.ip, net.dst.ip) = (true, ip.src_ip(), ip.dst_ip());
             Ipv6::LEN + usize::from(ip.payload_len())
         }
         _ => return Err(Counter::RxNotIp.into()),
@@ -186,12 +250,13 @@ fn network(r: &mut Reader<'_>, filter: &PortFilter) -> Result<(Network, usize), 
         return Err(Counter::RxTruncated.into());
     }
     r.end = ip_at + ip_len;
-    Ok((net, ip_at))
+    Ok(ip_at)
 }
 
 /// The headers of the opcode.
-fn body(r: &mut Reader<'_>, opcode: Opcode) -> Result<Body, Stop> {
-    Ok(match opcode {
+#[inline]
+fn body(r: &mut Reader<'_>, opcode: Opcode, out: &mut Body) -> Result<(), Stop> {
+    *out = match opcode {
         Opcode::Write => {
             let mut m = message(r)?;
             let remote = remote(r)?;
@@ -240,17 +305,25 @@ fn body(r: &mut Reader<'_>, opcode: Opcode) -> Result<Body, Stop> {
             Body::PortStatus { planes_up: p.planes_up(), seq: p.seq(), cookie: p.cookie() }
         }
         Opcode::ConnReq | Opcode::ConnRep | Opcode::ConnRtu | Opcode::DiscReq | Opcode::DiscRep => Body::Cm(opcode),
-    })
+    };
+    Ok(())
 }
 
+#[inline]
 fn message(r: &mut Reader<'_>) -> Result<Message, Stop> {
     Ok(message_and_tag(r)?.0)
 }
 
 /// MXTH; the second value says that a tag follows in operations that have one.
+#[inline]
 fn message_and_tag(r: &mut Reader<'_>) -> Result<(Message, bool), Stop> {
     let h = get!(r, Mxth);
-    let m = Message {
+    Ok((message_of(&h), h.tag()))
+}
+
+#[inline(always)]
+fn message_of(h: &Mxth<&[u8; Mxth::LEN]>) -> Message {
+    Message {
         first: h.first(),
         last: h.last(),
         imm: None,
@@ -262,11 +335,11 @@ fn message_and_tag(r: &mut Reader<'_>) -> Result<(Message, bool), Stop> {
         tag: None,
         mseq: h.mseq(),
         rsn: h.rsn(),
-    };
-    Ok((m, h.tag()))
+    }
 }
 
 /// Immediate data and key to invalidate, in the last packet only.
+#[inline]
 fn tail(r: &mut Reader<'_>, m: &mut Message, may_invalidate: bool) -> Result<(), Stop> {
     if m.has_imm && m.last {
         m.imm = Some(get!(r, ImmDt).imm());
@@ -277,16 +350,23 @@ fn tail(r: &mut Reader<'_>, m: &mut Message, may_invalidate: bool) -> Result<(),
     Ok(())
 }
 
+#[inline]
 fn remote(r: &mut Reader<'_>) -> Result<Remote, Stop> {
-    let h = get!(r, Reth);
-    Ok(Remote { va: h.va(), rkey: h.rkey(), dma_len: h.dma_len() })
+    Ok(remote_of(&get!(r, Reth)))
 }
 
+#[inline(always)]
+fn remote_of(h: &Reth<&[u8; Reth::LEN]>) -> Remote {
+    Remote { va: h.va(), rkey: h.rkey(), dma_len: h.dma_len() }
+}
+
+#[inline]
 fn read(r: &mut Reader<'_>) -> Result<ReadPart, Stop> {
     let h = get!(r, Rrth);
     Ok(ReadPart { read_id: h.read_id(), offset: h.offset(), len: h.len() })
 }
 
+#[inline]
 fn ack(r: &mut Reader<'_>, may_refuse: bool) -> Result<Ack, Stop> {
     let h = get!(r, Axth);
     let sack = if h.bm() { Bitmap::from_wire(&get!(r, Sack).bitmap()) } else { Bitmap::EMPTY };
@@ -296,7 +376,12 @@ fn ack(r: &mut Reader<'_>, may_refuse: bool) -> Result<Ack, Stop> {
     } else {
         None
     };
-    Ok(Ack {
+    Ok(ack_of(&h, sack, nak))
+}
+
+#[inline(always)]
+fn ack_of(h: &Axth<&[u8; Axth::LEN]>, sack: Bitmap, nak: Option<(u8, u16)>) -> Ack {
+    Ack {
         ce: h.ce(),
         dup: h.dup(),
         rtxe: h.rtxe(),
@@ -313,10 +398,11 @@ fn ack(r: &mut Reader<'_>, may_refuse: bool) -> Result<Ack, Stop> {
         credit: h.credit().then(|| (h.cstream().get(), h.rq_limit())),
         sack,
         nak,
-    })
+    }
 }
 
 /// The payload, once the ICRC is found right. `at` is where the headers end.
+#[inline]
 fn payload(
     frame: &Frame,
     filter: &PortFilter,
