@@ -229,3 +229,28 @@ fn a_path_whose_last_packet_is_acknowledged_by_its_old_route_takes_new_ones() {
     b.nics[0].post_send(b.now, tx, 1, write(100)).expect("room");
     assert!(ask(&mut b, 0).is_some(), "the next packet");
 }
+
+#[test]
+fn a_path_never_answered_takes_its_timer_from_the_round_trip_of_the_others() {
+    // Of a cold connection the first packet of path 3 is lost, and then the marker that would find it.
+    let mut b = Bench::with_memory(1, CABLE, 1, 1 << 30, [VirtualMemory::default(); 2]);
+    let [tx, _] = b.connect(0, 4, |_, c| c.transport.idle_redundancy = false);
+    let (mut has_lost_data, mut has_lost_marker) = (false, false);
+    b.hook = Some(Box::new(move |_, _, _, f| {
+        let has_lost = match parse(f, &ANY).map(|p| (p.path, p.body)) {
+            Ok((3, Body::Write(..))) => &mut has_lost_data,
+            Ok((3, Body::ProbeReq { .. })) => &mut has_lost_marker,
+            _ => return Fate::Pass,
+        };
+        if std::mem::replace(has_lost, true) {
+            Fate::Pass
+        } else {
+            Fate::Drop
+        }
+    }));
+    let start = b.now;
+    b.nics[0].post_send(b.now, tx, 1, write(40_960)).expect("room");
+    assert!(b.run_until(100_000 * US, |b| b.nics[0].poll_completion(0).is_some()));
+    let took = b.now.since_ps(start);
+    assert!(took < 100 * US, "{took}: the initial timeout is 1 ms, a probe is due two round trips after the marker");
+}
