@@ -338,6 +338,13 @@ impl Bench {
         moved
     }
 
+    /// Some cycles.
+    pub(super) fn steps(&mut self, cycles: u64) {
+        for _ in 0..cycles {
+            self.step();
+        }
+    }
+
     /// Runs until every pushed item is taken and nothing has moved for `cycles`.
     #[track_caller]
     pub(super) fn settle(&mut self, cycles: u64) {

@@ -185,7 +185,8 @@ fn run(rng: Rng, packets: usize, record: bool) -> Bench {
         bench.take("completion").into_iter().for_each(|c| got[c.get("conn") as usize].push(c));
         assert_eq!(got, expected, "round {round}");
         let mut failed: Vec<_> = bench.take("error").iter().map(|e| (e.get("conn"), e.get("status"))).collect();
-        (failed.sort_unstable(), errors.sort_unstable());
+        failed.sort_unstable();
+        errors.sort_unstable();
         assert_eq!(failed, errors);
         assert_eq!(bench.sim.peek("idle"), 1);
         for (k, conn) in conns.iter_mut().enumerate() {
@@ -197,7 +198,8 @@ fn run(rng: Rng, packets: usize, record: bool) -> Bench {
         if bench.rng.chance(10) {
             // A reset while packets are under way: every message is forgotten, the queues' numbers are kept.
             (0..5).for_each(|k| bench.push("placed", Item::of(&[("conn", k % 4), ("mseq", conns[0].base)])));
-            (0..bench.rng.below(12)).for_each(|_| drop(bench.step()));
+            let cycles = bench.rng.below(12);
+            bench.steps(cycles);
             bench.reset();
             for (k, conn) in conns.iter_mut().enumerate() {
                 let base = bench.rng.below(1 << 24);

@@ -167,7 +167,7 @@ impl Run {
     /// Opens a path without waiting for what is under way.
     fn open_now(&mut self, row: usize) {
         self.push_open(row, true);
-        (0..4).for_each(|_| drop(self.bench.step()));
+        self.bench.steps(4);
     }
 
     fn open(&mut self, row: usize, valid: bool) {
@@ -294,7 +294,8 @@ impl Run {
                     let packet = self.packet(row, PATH_RX_COMMIT);
                     self.bench.push("event", packet);
                 }
-                (0..self.bench.rng.below(20)).for_each(|_| drop(self.bench.step()));
+                let cycles = self.bench.rng.below(20);
+                self.bench.steps(cycles);
                 self.bench.reset();
                 self.paths.fill(Path::default());
                 self.bench.settle(30);
@@ -325,7 +326,7 @@ fn every_event_does_what_the_model_says() {
     for row in 0..7 {
         run.open(row, true);
     }
-    for _ in 0..1500 {
+    for _ in 0..1100 {
         run.step();
     }
     let sent = [Counter::TxAckShort, Counter::TxAckLong, Counter::TxNak].map(|c| run.bench.counted(c));
@@ -354,7 +355,7 @@ fn burst(rng: Rng, packets: usize) -> Bench {
         }
     }
     run.bench.settle(600);
-    let mut seen = vec![0; 8];
+    let mut seen = [0; 8];
     for ack in run.bench.take("ack") {
         let row = (ack.get("conn") * 4 + ack.get("path")) as usize;
         let ack = timeless(&ack);
@@ -430,10 +431,10 @@ fn a_path_opened_again_and_again_stands_once_in_the_queue_of_acks() {
     // The first two ACKs fill the output; from then on they wait in the queue, which has a place for each path.
     for _ in 0..30 {
         run.open_now(3);
-        let packet = run.packet(3, PATH_RX_COMMIT).with("pseq", &[u64::from(run.paths[3].cum + 1 & MASK)]);
+        let packet = run.packet(3, PATH_RX_COMMIT).with("pseq", &[u64::from((run.paths[3].cum + 1) & MASK)]);
         run.bench.push("event", packet.clone());
         run.paths[3].commit(&packet, 0);
-        (0..12).for_each(|_| drop(run.bench.step()));
+        run.bench.steps(12);
     }
     run.bench.pace("ack", 100);
     run.bench.settle(30);

@@ -144,9 +144,7 @@ impl Model {
         let trig = ack.get("trig") as u32;
         let trig_at = trig.wrapping_sub(path.una) & MASK;
         let is_out = path.sent.get(trig_at as usize).is_some_and(|s| !s.is_acked);
-        if path
-            .refused
-            .is_some_and(|r| !path.sent.get((r.wrapping_sub(una) & MASK) as usize).is_some_and(|s| !s.is_acked))
+        if path.refused.is_some_and(|r| path.sent.get((r.wrapping_sub(una) & MASK) as usize).is_none_or(|s| s.is_acked))
         {
             path.refused = None;
         }
@@ -236,7 +234,8 @@ impl Run {
         self.bench.push("ack", ack);
         let request = Item::of(&[("conn", row as u64 / 4), ("path", row as u64 % 4)]).with("desc", &[0]);
         (0..3).for_each(|_| self.bench.push("alloc", request.clone()));
-        (0..self.bench.rng.below(20)).for_each(|_| drop(self.bench.step()));
+        let cycles = self.bench.rng.below(20);
+        self.bench.steps(cycles);
         self.bench.reset();
         self.model.paths.fill(Path::default());
         self.old_acks.clear();
@@ -636,7 +635,7 @@ fn lossy_loop(rng: Rng, p: &NicParams, total: usize, loss: u64, record: bool) ->
     let mut places = vec![(0, 0); total];
     let mut sent: Vec<Vec<usize>> = vec![vec![]; rows];
     let (mut lost, mut delayed) = (0, vec![]);
-    while acked.iter().any(|n| *n == 0) {
+    while acked.contains(&0) {
         if bench.waiting("alloc") < 2 {
             let row = bench.rng.below(rows as u64) as usize;
             let slot = slots[row / paths].iter().position(|s| s.is_none());

@@ -241,7 +241,7 @@ fn run_on(mut bench: Bench, count: usize) -> (Bench, Seen) {
     bench.counts.clear();
     for conn in 0..2 {
         bench.row("conn_read", conn, packed(&ConnContext::layout(), &conn_row(conn)));
-        bench.row("credit_read", conn, vec![0xfffe + conn * 7 & 0xffff]);
+        bench.row("credit_read", conn, vec![(0xfffe + conn * 7) & 0xffff]);
         bench.row("msg_base", conn, vec![0xff_fffa + conn]);
     }
     bench.random_paces(40);
@@ -496,7 +496,7 @@ fn every_packet_is_judged_as_the_model_says() {
     let mut numbers = [0; 8];
     let mut rng = Rng::new("every_packet_is_judged_as_the_model_says", 1);
     for _ in 0..4 {
-        let (bench, seen) = run(rng, 400, false);
+        let (bench, seen) = run(rng, 250, false);
         let reached = [
             Counter::RxUnknownPath,
             Counter::RxDuplicate,
