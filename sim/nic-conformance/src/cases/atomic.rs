@@ -43,6 +43,8 @@ cases! { "atomic":
     "M-054" + "S-002" [Caps::ATOMIC] a_duplicate_result_is_not_placed;
     "M-055" [Caps::FLUSH] a_flush_is_acknowledged_after_the_writes_before_it;
     "M-055" [Caps::FLUSH] a_flush_of_memory_that_is_not_open_is_refused;
+    "M-055" [Caps::FLUSH] a_flush_of_nothing_looks_at_no_memory;
+    "M-055" [Caps::FLUSH] a_flush_waits_for_the_write_that_is_missing;
     "M-055" [Caps::FLUSH] a_flush_completes_after_all_earlier_messages;
 }
 
@@ -248,4 +250,21 @@ fn a_flush_completes_after_all_earlier_messages(k: &mut Kit<'_>) -> Outcome {
     k.inject(&c.ack(&sent[1]))?;
     let done = k.completes(&[(1, Status::Ok), (2, Status::Ok)])?;
     equal(done[1].op, CqeOp::Flush, "operation")
+}
+
+fn a_flush_of_nothing_looks_at_no_memory(k: &mut Kit<'_>) -> Outcome {
+    let c = k.open(|_| ())?;
+    k.inject(&c.flush(0, 0, 0).rkey(u32::MAX))?;
+    k.acks(0, &[])?;
+    equal(k.dut.counter(Counter::RxMessages)?, 1, "rx_messages_count")
+}
+
+fn a_flush_waits_for_the_write_that_is_missing(k: &mut Kit<'_>) -> Outcome {
+    let c = k.open(|_| ())?;
+    k.inject(&c.flush(1, 0, 8))?;
+    k.acks(0xff_ffff, &[1])?;
+    equal(k.dut.counter(Counter::RxMessages)?, 0, "rx_messages_count before the write")?;
+    k.inject(&c.write(0, 0, b"missing!"))?;
+    k.acks(1, &[])?;
+    equal(k.dut.counter(Counter::RxMessages)?, 2, "rx_messages_count")
 }

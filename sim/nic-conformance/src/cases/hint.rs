@@ -8,6 +8,7 @@ use crate::kit::{Ack, Kit, Sent, BURST_BYTES, MS, RTT, US};
 use crate::packet::Packet;
 use nic_model::conn_config::ConnConfig;
 use nic_model::time::NS_PS;
+use nic_model::work::{SendOp, SendWr};
 use nic_spec::consts::RATE_HINT_UNLIMITED;
 use nic_spec::desc::Status;
 use nic_spec::wire::Opcode;
@@ -23,6 +24,17 @@ cases! { "hint":
     "C-015" [Caps::HINT] what_a_slow_sender_leaves_the_others_get;
     "C-016" [Caps::HINT] a_changed_hint_has_the_next_number;
     "C-016" [Caps::HINT] an_unchanged_hint_keeps_its_number;
+    "C-014" + "E-021" [Caps::HINT.and(Caps::CONNECT)] a_connection_that_ended_gives_its_share_back => |k| {
+        let conns = senders(k, 2, |_, _| ())?;
+        hint(k, &conns[0], 0)?;
+        hint(k, &conns[1], 0)?;
+        k.dut.disconnect(conns[1].id)?;
+        k.advance(600 * MS)?;
+        k.collect(0)?;
+        equal(hint(k, &conns[0], 1)?.1, RATE_HINT_UNLIMITED, "rate_hint after the other connection ended")
+    };
+    "C-012" + "M-046" [Caps::HINT.and(Caps::READ)] answers_to_reads_are_inbound_too;
+    "C-020" + "M-040" [Caps::HINT.and(Caps::READ)] answers_to_reads_keep_to_the_hint;
     "C-020" [Caps::HINT] a_sender_keeps_to_the_hint;
     "C-020" [Caps::HINT] bursts_under_a_hint_are_short;
     "C-021" [Caps::HINT] a_hint_bounds_the_window;
@@ -320,4 +332,33 @@ fn a_hint_expires(k: &mut Kit<'_>) -> Outcome {
     let limited = hinted(k, |ack| ack.hint(1, 1_000))?;
     k.advance(2 * RTT)?;
     is_limited(k, &limited)
+}
+
+fn answers_to_reads_are_inbound_too(k: &mut Kit<'_>) -> Outcome {
+    let conns = senders(k, 2, |_, _| ())?;
+    let mut shares = Vec::new();
+    let mut ids = Vec::new();
+    for c in &conns {
+        let op = SendOp::Read { remote: crate::kit::remote(0) };
+        k.post(c, SendWr::new(1, op, k.local(0), 100_000))?;
+        let request = k.expect(Opcode::ReadReq, k.at_once())?;
+        k.inject(&c.ack(&request))?;
+        ids.push(request.rrth().map_or(0, |h| h.read_id()));
+    }
+    for n in 0..2u32 {
+        shares.clear();
+        for (c, id) in conns.iter().zip(&ids) {
+            k.inject(&c.read_rsp(n, *id, 4096 * n, 100_000, &[1; 4096]).ack_req())?;
+            shares.push(k.ack()?.hint.map_or(0, |h| h.1));
+        }
+    }
+    check(shares[0].abs_diff(shares[1]) <= 1, format!("C-012: shares of two servers: {shares:?} Mb/s"))?;
+    shares_sum_up(k, &shares)
+}
+
+fn answers_to_reads_keep_to_the_hint(k: &mut Kit<'_>) -> Outcome {
+    let c = hinted(k, |ack| ack.hint(1, 1_000))?;
+    k.inject(&c.read(0, 1, 0, 200_000))?;
+    let sent: Vec<_> = k.collect(3 * US)?.into_iter().filter(|s| s.opcode == Opcode::ReadRsp).collect();
+    check((1..=6).contains(&sent.len()), format!("C-020: {} packets in 3 us under a hint of 1 Gb/s", sent.len()))
 }

@@ -2,11 +2,13 @@
 
 use crate::case::cases;
 use crate::conn::Conn;
-use crate::dut::Region;
+use crate::dut::{Caps, Region};
 use crate::failure::{check, equal, Outcome};
 use crate::kit::{Kit, PD, US, VA};
 use crate::packet::Packet;
+use nic_model::conn_config::StreamConfig;
 use nic_model::time::NS_PS;
+use nic_model::work::{SendOp, SendWr};
 use nic_spec::csr::stats::Counter;
 use nic_spec::desc::{Status, ACCESS_LOCAL_WRITE, ACCESS_REMOTE_READ};
 use nic_spec::num::Pd;
@@ -79,6 +81,7 @@ cases! { "nak":
     "S-033" + "R-009" a_receiver_without_resources_is_asked_again => |k| temporary(k, NakReason::NoResource);
     "S-033" + "R-009" a_packet_outside_the_window_is_sent_again => |k| temporary(k, NakReason::Window);
     "R-009" + "R-006" waiting_for_a_receiver_is_no_timeout;
+    "R-009" + "P-006" [Caps::STREAMS.and(Caps::SEND)] a_stream_that_waits_holds_back_no_other;
     "R-009" + "M-023" a_refused_message_of_many_packets_is_sent_again_whole;
     "R-009" + "R-007" a_receiver_that_stays_unready_ends_the_connection;
     "S-033" a_refusal_of_a_packet_that_is_not_outstanding_is_ignored;
@@ -361,4 +364,26 @@ fn a_refused_message_of_many_packets_is_sent_again_whole(k: &mut Kit<'_>) -> Out
     let done = peer.complete(k, 1, 10_000 * US, |_, _| crate::peer::Fate::Pass)?;
     equal(done.iter().map(|c| c.status).collect::<Vec<_>>(), [Status::Ok], "completions")?;
     equal(peer.memory[..4096] == crate::kit::pattern(3, 4096), true, "memory of the peer")
+}
+
+fn a_stream_that_waits_holds_back_no_other(k: &mut Kit<'_>) -> Outcome {
+    let c = k.warm(|cfg| {
+        cfg.streams = vec![StreamConfig::new(1, 0), StreamConfig::new(2, 1)];
+        cfg.transport.rnr_ps = 2_000 * US * NS_PS;
+    })?;
+    let send = |wr_id| SendWr::new(wr_id, SendOp::Send { imm: None, inv: None, tag: None }, k.local(0), 8);
+    let (first, second) = (send(1), send(2));
+    k.dut.post_send(c.id, 1, first)?;
+    let data = k.expect(Opcode::Send, k.at_once())?;
+    k.inject(&c.ack(&data).cum(0).nak(NakReason::Rnr))?;
+    // Stream 1 begins nothing more while it waits, stream 2 does not notice.
+    k.dut.post_send(c.id, 1, SendWr { wr_id: 9, ..first })?;
+    k.dut.post_send(c.id, 2, second)?;
+    let other = k.expect(Opcode::Send, k.at_once())?;
+    equal(other.pxth.stream_id().get(), 2, "stream of what is sent during the wait")?;
+    k.inject(&c.ack(&other).cum(0).sack(&[1]))?;
+    equal(k.completions_of(1, 1)?.len(), 1, "completions of stream 2")?;
+    k.silence(1_500 * US)?;
+    let again = k.expect(Opcode::Send, 1_000 * US)?;
+    equal((again.bth.pseq(), again.bth.rtx()), (data.bth.pseq(), true), "what is sent after the wait")
 }

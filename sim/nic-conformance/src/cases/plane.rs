@@ -29,6 +29,9 @@ cases! { "plane":
     "P-033" [Caps::TWO_PORTS.and(Caps::RE_AIM)] a_report_of_the_peer_is_obeyed;
     "P-033" [Caps::TWO_PORTS.and(Caps::RE_AIM)] an_older_report_is_ignored;
     "P-033" [Caps::TWO_PORTS.and(Caps::RE_AIM)] the_newest_report_wins_across_the_wrap;
+    "P-034" + "P-033" [Caps::TWO_PORTS.and(Caps::RE_AIM)] a_report_of_no_plane_at_all_stops_nothing;
+    "P-034" + "P-031" [Caps::TWO_PORTS.and(Caps::LINK).and(Caps::RE_AIM)] a_card_without_any_link_goes_on_when_one_returns;
+    "W-016" + "P-037" [Caps::TWO_PORTS] the_plane_that_a_packet_names_is_not_where_it_must_arrive;
     "P-031" + "P-034" [Caps::TWO_PORTS.and(Caps::RE_AIM)] a_plane_that_swallows_everything_does_not_stop_a_transfer;
     "P-035" [Caps::TWO_PORTS.and(Caps::LINK).and(Caps::RE_AIM).and(Caps::BULK)] a_plane_that_answers_again_gets_its_paths_back;
     "P-036" + "R-007" [Caps::TWO_PORTS.and(Caps::LINK).and(Caps::RE_AIM)] the_loss_of_one_plane_is_no_error;
@@ -452,4 +455,38 @@ fn a_path_is_not_used_before_the_peer_answers(k: &mut Kit<'_>) -> Outcome {
         sent.iter().any(|s| s.opcode == Opcode::Write && s.pxth.path_id().get() == path),
         "P-040: the opened path is not used",
     )
+}
+
+fn a_report_of_no_plane_at_all_stops_nothing(k: &mut Kit<'_>) -> Outcome {
+    let c = k.open(two_planes)?;
+    k.inject(&report(&c, 0, 1))?;
+    k.collect(RTT)?;
+    let used = planes_used(k, &c, 1)?;
+    check(!used.is_empty(), "P-034: nothing is sent after a report of no plane")
+}
+
+fn a_card_without_any_link_goes_on_when_one_returns(k: &mut Kit<'_>) -> Outcome {
+    let c = k.open(two_planes)?;
+    let mut peer = Peer::new(&c, RTT);
+    k.fill(0, &pattern(1, 100_000))?;
+    k.dut.set_link(0, false)?;
+    k.dut.set_link(1, false)?;
+    // A report of the first loss may have left by the other port.
+    k.collect(RTT)?;
+    k.post_write(&c, 1, 0, 100_000)?;
+    let dark = k.collect(2 * MS)?;
+    check(dark.is_empty(), format!("P-031: {} packets without a link", dark.len()))?;
+    k.dut.set_link(1, true)?;
+    // Packets built before the link was lost cannot have left; the peer sees retransmissions first.
+    (0..4).for_each(|path| peer.knows(path, 0xff_ffff));
+    let done = peer.complete(k, 1, 200 * MS, |_, _| Fate::Pass)?;
+    equal(done.iter().map(|c| c.status).collect::<Vec<_>>(), [Status::Ok], "completions")?;
+    equal(peer.memory[..100_000] == pattern(1, 100_000), true, "memory of the peer")
+}
+
+fn the_plane_that_a_packet_names_is_not_where_it_must_arrive(k: &mut Kit<'_>) -> Outcome {
+    let c = k.open(|_| ())?;
+    k.dut.inject(0, &c.write(0, 0, b"x").plane(9).to_bytes())?;
+    let ack = k.acks(0, &[])?;
+    equal((ack.port, ack.plane), (0, 9), "port of the ACK and plane that it returns")
 }

@@ -8,10 +8,10 @@ use crate::kit::{pattern, remote, set_paths, Kit, Sent, MS, PD, PEER_KEY, PEER_V
 use crate::packet::Packet;
 use crate::peer::{Fate, Peer};
 use nic_model::time::NS_PS;
-use nic_model::work::{CqeOp, SendOp, SendWr};
+use nic_model::work::{CqeOp, Local, SendOp, SendWr};
 use nic_spec::csr::stats::Counter;
 use nic_spec::desc::{Status, ACCESS_LOCAL_WRITE, ACCESS_REMOTE_WRITE};
-use nic_spec::num::{Pd, Psn};
+use nic_spec::num::{Lkey, Pd, Psn};
 use nic_spec::wire::{NakReason, Opcode};
 
 cases! { "read":
@@ -41,6 +41,7 @@ cases! { "read":
     "M-047" [Caps::READ] an_offset_that_wraps_is_refused => |k| bad_part(k, NakReason::Mtu, |c, id| c.read_rsp(0, id, u32::MAX - 3, 2000, &[1; 8]));
     "M-047" + "S-032" [Caps::READ] a_part_of_an_unknown_read_is_refused => |k| bad_part(k, NakReason::Stream, |c, id| c.read_rsp(0, id ^ 0x5555, 0, 2000, &[1; 8]));
     "M-046" + "M-005" [Caps::READ] a_read_of_nothing_completes_with_its_empty_answer;
+    "M-046" + "H-023" [Caps::READ] a_read_into_memory_that_may_not_be_written_is_refused;
     "M-048" + "H-032" [Caps::READ] a_read_completes_in_the_order_of_its_stream;
     "M-048" + "R-001" [Caps::READ] an_answer_may_overtake_the_acknowledgement_of_its_request;
     "M-048" + "R-006" [Caps::READ] a_lost_request_is_sent_again;
@@ -405,4 +406,13 @@ fn an_answer_that_memory_refuses_ends_the_connection(k: &mut Kit<'_>) -> Outcome
     equal(k.counted(&before, Counter::DmaWriteError)?, 1, "dma_write_error_count")?;
     k.completes(&[(1, Status::LocDma)])?;
     k.memory_holds_only(&[])
+}
+
+fn a_read_into_memory_that_may_not_be_written_is_refused(k: &mut Kit<'_>) -> Outcome {
+    let c = k.open(|_| ())?;
+    let key = second(k, |r| r.access = ACCESS_REMOTE_WRITE)?;
+    let local = Local { va: VA, lkey: Lkey::new(key) };
+    k.post(&c, SendWr::new(1, SendOp::Read { remote: remote(0) }, local, 8))?;
+    k.completes(&[(1, Status::LocProt)])?;
+    k.silence(MS)
 }

@@ -34,6 +34,8 @@ cases! { "recovery":
     "R-005" an_acknowledgement_of_the_epoch_before_proves_no_loss => |k| other_epoch(k, 0, 15);
     "R-005" + "P-008" epoch_15_is_followed_by_0 => |k| other_epoch(k, 15, 0);
     "R-006" without_an_answer_the_oldest_packet_is_sent_again;
+    "R-006" + "R-001" the_first_transmission_may_still_be_acknowledged_after_a_timeout;
+    "R-006" + "P-020" [Caps::RE_AIM] a_path_that_timed_out_carries_nothing_new;
     "R-006" the_timeout_doubles;
     "R-006" progress_brings_the_timeout_back;
     "R-006" [Caps::BULK] the_timeout_ends_at_its_cap;
@@ -303,7 +305,7 @@ fn without_an_answer_the_oldest_packet_is_sent_again(k: &mut Kit<'_>) -> Outcome
     let sent = k.burst(&c, 1, 4)?;
     let before = k.snapshot()?;
     let again = k.expect(Opcode::Write, 2 * MS)?;
-    equal(numbers(&[again.clone()]), [(1, true)], "what is sent again")?;
+    equal(numbers(std::slice::from_ref(&again)), [(1, true)], "what is sent again")?;
     let waited = again.at - sent[3].at;
     check((990 * US..=1_000 * US + k.at_once()).contains(&waited), format!("sent again after {waited} ns of 1 ms"))?;
     k.silence(500 * US)?;
@@ -313,6 +315,42 @@ fn without_an_answer_the_oldest_packet_is_sent_again(k: &mut Kit<'_>) -> Outcome
     k.inject(&c.ack(&again).cum(4))?;
     let all: Vec<_> = (1..=4).map(|n| (n, Status::Ok)).collect();
     k.completes(&all).map(|_| ())
+}
+
+fn the_first_transmission_may_still_be_acknowledged_after_a_timeout(k: &mut Kit<'_>) -> Outcome {
+    let c = k.warm(|cfg| timeout(cfg, MS))?;
+    let sent = k.burst(&c, 1, 2)?;
+    k.expect(Opcode::Write, 2 * MS)?;
+    k.inject(&c.ack(&sent[1]))?;
+    k.completes(&[(1, Status::Ok), (2, Status::Ok)])?;
+    // The same route goes on.
+    let next = k.burst(&c, 3, 1)?;
+    equal((next[0].sport, next[0].pxth.epoch()), (sent[0].sport, sent[0].pxth.epoch()), "source port and epoch")?;
+    k.inject(&c.ack(&next[0]))?;
+    k.completes(&[(3, Status::Ok)]).map(|_| ())
+}
+
+fn a_path_that_timed_out_carries_nothing_new(k: &mut Kit<'_>) -> Outcome {
+    let c = k.warm(|cfg| {
+        set_paths(cfg, 2, 1);
+        timeout(cfg, MS);
+    })?;
+    let sent = k.burst(&c, 1, 2)?;
+    let silent = sent[0].pxth.path_id();
+    k.inject(&c.ack(&sent[1]))?;
+    let again = k.expect(Opcode::Write, 2 * MS)?;
+    equal(again.pxth.path_id(), silent, "path that timed out")?;
+    for n in 10..30 {
+        k.post_write(&c, n, 0, BURST_BYTES)?;
+        let data = k.expect(Opcode::Write, k.at_once())?;
+        check(data.pxth.path_id() != silent, "P-020: a new packet on a path that timed out")?;
+        k.inject(&c.ack(&data))?;
+    }
+    k.inject(&c.ack(&again))?;
+    k.silence(20 * US)?;
+    // Once it is acknowledged it carries packets again.
+    let next = k.burst(&c, 40, 2)?;
+    check(next.iter().any(|s| s.pxth.path_id() == silent), "P-020: an acknowledged path carries nothing")
 }
 
 fn the_timeout_doubles(k: &mut Kit<'_>) -> Outcome {

@@ -46,7 +46,7 @@ cases! { "request":
     "H-024" + "M-017" [Caps::HOST_FAULT] local_memory_that_does_not_answer_ends_the_connection;
     "H-025" an_error_flushes_requests_and_receives_in_order;
     "H-025" + "H-032" what_was_acknowledged_before_the_error_completes_well;
-    "H-025" requests_after_an_error_are_flushed;
+    "H-025" + "E-002" requests_after_an_error_are_flushed;
     "H-025" [Caps::STREAMS] the_stream_that_failed_carries_the_status;
     "R-011" sent_packets_bytes_and_messages_are_counted;
     "M-006" + "H-031" a_solicited_request_says_so_in_its_last_packet;

@@ -33,6 +33,7 @@ cases! { "send":
     "M-026" [Caps::SEND] bits_to_ignore_match_anything;
     "M-026" [Caps::SEND] the_first_matching_receive_is_taken;
     "M-026" + "M-023" [Caps::SEND] a_tag_that_matches_nothing_is_refused_for_now;
+    "M-026" + "M-021" [Caps::SEND] packets_of_a_tagged_send_are_placed_in_any_order;
     "M-026" [Caps::SEND] tagged_receives_take_no_ordinal;
     "M-020" + "M-006" [Caps::SEND] ordinals_wrap_at_2_pow_24;
     "M-020" + "M-006" [Caps::SEND] sends_and_writes_with_immediate_share_the_ordinals;
@@ -472,4 +473,20 @@ fn every_stream_has_its_credit(k: &mut Kit<'_>) -> Outcome {
         told.push(Ack::of(&sent)?.credit.ok_or_else(|| Failure::new("S-023: no credit"))?);
     }
     check(told.contains(&(7, 3)) && told.contains(&(9, 5)), format!("streams and limits told: {told:?}"))
+}
+
+fn packets_of_a_tagged_send_are_placed_in_any_order(k: &mut Kit<'_>) -> Outcome {
+    let c = k.open(|cfg| cfg.pmtu_log2 = 10)?;
+    k.post_tagged(&c, 60, 0, 4000, TagMatch { bits: 1, ignore: 0 })?;
+    k.post_tagged(&c, 61, 8000, 4000, TagMatch { bits: 2, ignore: 0 })?;
+    let (a, b) = (pattern(1, 3000), pattern(2, 2500));
+    let of_a: Vec<Packet> = c.send_many(0, 0, &a, 1024).into_iter().map(|p| p.rsn(0).tag(1)).collect();
+    let of_b: Vec<Packet> = c.send_many(3, 1, &b, 1024).into_iter().map(|p| p.rsn(0).tag(2)).collect();
+    for p in [&of_b[2], &of_a[1], &of_b[0], &of_a[2], &of_b[1], &of_a[0]] {
+        k.inject(p)?;
+    }
+    k.collect(k.at_once())?;
+    let done = k.completes(&[(60, Status::Ok), (61, Status::Ok)])?;
+    equal(done.iter().map(|d| d.tag).collect::<Vec<_>>(), [Some(1), Some(2)], "tags")?;
+    k.memory_holds_only(&[(0, &a), (8000, &b)])
 }
