@@ -221,6 +221,7 @@ impl Connection {
             core.counters.count(Counter::RxBadAck);
             return;
         };
+        let is_first_sample = outcome.rtt_ps.is_some() && self.rtt.srtt_ps().is_none();
         if let Some(sample_ps) = outcome.rtt_ps {
             self.rtt.sample(now, sample_ps, cfg.min_rtt_period_ps);
         }
@@ -258,6 +259,10 @@ impl Connection {
             self.on_nak(core, now, index, ack.trig, reason);
         }
         self.settle_path(core, now, index);
+        if is_first_sample {
+            // The other paths armed their timers before any round trip was known.
+            (0..self.paths.len()).for_each(|other| self.arm_path(core, other));
+        }
         self.update_window_max(core);
         self.bootstrap_paths(core, now);
         if is_probe {
