@@ -120,6 +120,25 @@ impl ConnConfig {
     }
 }
 
+/// From the id of a stream to its index.
+#[derive(Clone, Debug)]
+pub(crate) struct StreamIndex(Vec<(u16, u16)>);
+
+impl StreamIndex {
+    /// Of these streams.
+    pub fn new(streams: &[StreamConfig]) -> Self {
+        let mut ids: Vec<(u16, u16)> = streams.iter().enumerate().map(|(i, s)| (s.id, i as u16)).collect();
+        ids.sort_unstable();
+        Self(ids)
+    }
+
+    /// Index of the stream with this id.
+    pub fn find(&self, id: u16) -> Option<usize> {
+        let at = self.0.binary_search_by_key(&id, |entry| entry.0).ok()?;
+        Some(self.0[at].1.into())
+    }
+}
+
 /// A UDP source port for path number `index` of connection `id`: different for different paths, spread for
 /// different connections.
 pub fn spread_port(id: u32, index: u32) -> u16 {
@@ -131,6 +150,13 @@ pub fn spread_port(id: u32, index: u32) -> u16 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn streams_are_found_by_id_whatever_their_order() {
+        let streams = [900, 3, 65_535].map(|id| StreamConfig::new(id, 0));
+        let index = StreamIndex::new(&streams);
+        assert_eq!([3, 900, 65_535, 4].map(|id| index.find(id)), [Some(1), Some(0), Some(2), None]);
+    }
 
     #[test]
     fn the_paths_of_a_connection_have_different_ports_above_the_smallest() {

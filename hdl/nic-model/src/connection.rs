@@ -339,3 +339,18 @@ fn put_template(to: &mut Vec<KeyedTemplate>, index: usize, key: (u8, u8, u16), p
     }
     to[index] = (key, template);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transport::window::InFlight;
+
+    #[test]
+    fn a_path_takes_at_most_a_kibibyte_on_both_sides_together() {
+        // Sixteen packets in flight: 6 to 10 at 5 to 15 us and 400 Gb/s with twelve paths.
+        let tx = size_of::<TxPath>() + 16 * size_of::<InFlight>() + PathSet::ROW_BYTES;
+        let rx = size_of::<RxPath>();
+        let templates = 2 * size_of::<KeyedTemplate>();
+        assert!(tx + rx + templates <= 1024, "{tx} + {rx} + {templates} bytes");
+    }
+}

@@ -166,6 +166,18 @@ impl Nic {
         true
     }
 
+    /// Switches path `path` of a connection off for new packets, or on again. False when there is no such path.
+    pub fn deny_path(&mut self, now: Time, conn: ConnId, path: u8, is_denied: bool) -> bool {
+        let (core, index) = (&mut self.core, usize::from(path));
+        let Some(c) = find(&mut self.conns, conn.0) else { return false };
+        let Some(p) = c.paths.get_mut(index) else { return false };
+        p.deny(is_denied);
+        core.event(Event::Path { conn, path, state: p.state });
+        c.settle_path(core, now, index);
+        c.activate(core);
+        true
+    }
+
     /// State of a connection.
     pub fn conn_state(&self, conn: ConnId) -> Option<ConnState> {
         self.conn(conn).map(|c| c.state)

@@ -6,7 +6,7 @@
 //! their ends.
 
 use crate::cm::Step;
-use crate::conn_config::{ConnConfig, StreamConfig};
+use crate::conn_config::{ConnConfig, StreamConfig, StreamIndex};
 use crate::connection::{ConnState, Connection};
 use crate::core::Core;
 use crate::memory::HostMemory;
@@ -79,6 +79,9 @@ pub(crate) struct TxStream {
 #[derive(Debug)]
 pub(crate) struct Requester {
     pub streams: Vec<TxStream>,
+    ids: StreamIndex,
+    /// Streams that wait until a read or atomic of any stream is done.
+    wait_for_request: Vec<u16>,
     pub messages: Slab<TxMessage>,
     ring: VecDeque<u16>,
     /// Slots of reads and atomics by id modulo the table's size.
@@ -124,6 +127,8 @@ impl Requester {
         };
         Self {
             streams: cfg.streams.iter().map(stream).collect(),
+            ids: StreamIndex::new(&cfg.streams),
+            wait_for_request: Vec::new(),
             messages: Slab::default(),
             ring: VecDeque::new(),
             requests: alloc::vec![None; cfg.transport.reads_max.max(1) as usize],
@@ -133,7 +138,7 @@ impl Requester {
 
     /// Index of the stream with this id.
     pub fn index_of(&self, id: u16) -> Option<usize> {
-        self.streams.iter().position(|s| s.cfg.id == id)
+        self.ids.find(id)
     }
 
     /// True when a stream may have a packet.
@@ -373,6 +378,7 @@ impl Connection {
             let size = r.requests.len();
             let free = (0..size as u16).map(|i| r.next_request_id.wrapping_add(i));
             let Some(id) = free.into_iter().find(|id| r.requests[usize::from(*id) % size].is_none()) else {
+                r.wait_for_request.push(stream as u16);
                 return Err(Wait::Blocked);
             };
             m.request_id = id;
@@ -481,8 +487,9 @@ impl Connection {
             let size = self.requester.requests.len();
             self.requester.requests[usize::from(m.request_id) % size] = None;
             self.requester.streams[stream].requests -= 1;
-            // A request of any stream may have waited for the place.
-            self.requester.wake_all();
+            for waiting in core::mem::take(&mut self.requester.wait_for_request) {
+                self.requester.wake(waiting.into());
+            }
         }
         if self.requester.streams[stream].cfg.is_unordered && !is_barrier {
             self.report(core, slot);

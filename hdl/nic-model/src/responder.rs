@@ -4,7 +4,7 @@
 //! flushes) is kept until they are complete; in an unordered stream only what has a fence waits. The answers are
 //! sequenced packets of this side.
 
-use crate::conn_config::{ConnConfig, StreamConfig};
+use crate::conn_config::{ConnConfig, StreamConfig, StreamIndex};
 use crate::connection::{ConnState, Connection};
 use crate::core::Core;
 use crate::memory::HostMemory;
@@ -103,6 +103,7 @@ enum Answer {
 #[derive(Debug)]
 pub(crate) struct Responder {
     streams: Vec<RxStream>,
+    ids: StreamIndex,
     deferred: Slab<Deferred>,
     answers: Slab<Answer>,
     queue: VecDeque<u32>,
@@ -150,6 +151,7 @@ impl Responder {
         };
         Self {
             streams: cfg.streams.iter().map(stream).collect(),
+            ids: StreamIndex::new(&cfg.streams),
             deferred: Slab::default(),
             answers: Slab::default(),
             queue: VecDeque::new(),
@@ -159,7 +161,7 @@ impl Responder {
     }
 
     fn index_of(&self, id: u16) -> Option<usize> {
-        self.streams.iter().position(|s| s.cfg.id == id)
+        self.ids.find(id)
     }
 
     /// True when an answer has a packet to send.

@@ -7,7 +7,6 @@ use crate::memory::HostMemory;
 use crate::plane::Control;
 use crate::time::Time;
 use crate::timer::TimerKey;
-use crate::transport::path::PathState;
 use crate::transport::path_set::Choice;
 use crate::transport::window::{Cause, Desc};
 use crate::wire::emit::{emit_draft, Draft};
@@ -225,12 +224,15 @@ impl Connection {
         }
         let tick_ps = self.cfg.transport.tick_ps;
         let age = |t: crate::time::Ticks| now.ticks(tick_ps).since(t);
-        let candidates = self.paths.iter().enumerate().filter(|(_, p)| {
-            p.plane == plane && matches!(p.state, PathState::Active | PathState::Bootstrap | PathState::Skip)
-        });
-        let newest = candidates
-            .filter_map(|(i, p)| p.redundancy_candidate().map(|(psn, at)| (age(at), i, psn)))
-            .min_by_key(|c| (c.0, c.1));
+        let mut newest: Option<(u32, usize, Psn)> = None;
+        for i in 0..self.paths.len() {
+            let Some(path) = self.paths.get_mut(i).filter(|p| p.plane == plane && p.is_healthy()) else { continue };
+            if let Some((psn, at)) = path.redundancy_candidate() {
+                if newest.is_none_or(|n| age(at) < n.0) {
+                    newest = Some((age(at), i, psn));
+                }
+            }
+        }
         let Some((_, index, psn)) = newest else { return false };
         let sent = self.paths.get_mut(index).and_then(|p| p.send_redundant(now, psn, &self.cfg.transport));
         let Some(desc) = sent else { return false };
@@ -242,10 +244,7 @@ impl Connection {
 
     /// Asks the peer for an acknowledgement, which tells its credit.
     pub fn ask_for_credit(&mut self, core: &mut Core) {
-        let usable = |p: &&crate::transport::path::TxPath| {
-            matches!(p.state, PathState::Active | PathState::Bootstrap | PathState::Skip)
-        };
-        let Some(at) = self.paths.iter().position(|p| usable(&p)) else { return };
+        let Some(at) = self.paths.iter().position(|p| p.is_healthy()) else { return };
         let Some(plane) = self.paths.get(at).map(|p| p.plane) else { return };
         push_control(core, plane, Control::Probe { conn: self.index, path: at as u8 });
     }

@@ -259,7 +259,7 @@ pub enum Event {
         /// Which.
         conn: ConnId,
     },
-    /// A path changed its state.
+    /// A path took another route, or was switched off or on.
     Path {
         /// Connection.
         conn: ConnId,

@@ -373,11 +373,11 @@ fn a_full_send_queue_says_so() {
 #[test]
 fn reads_beyond_the_limit_wait_and_all_complete() {
     let (mut b, conns) = pair(LOSSY);
-    for side in 0..2 {
+    for (side, conn) in conns.into_iter().enumerate() {
         for i in 0..100 {
             let read = SendOp::Read { remote: remote(i * 1000) };
             let wr = SendWr::new(i, read, local(0x8_0000 + i * 1000), 1000);
-            b.nics[side].post_send(b.now, conns[side], 1, wr).expect("room");
+            b.nics[side].post_send(b.now, conn, 1, wr).expect("room");
         }
     }
     b.run(100_000 * US);

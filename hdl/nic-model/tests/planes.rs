@@ -246,3 +246,21 @@ fn a_path_that_the_peer_has_not_opened_takes_nothing() {
     assert!(b.nics[1].counters().get(Counter::RxUnknownPath) > 0);
     assert_eq!((b.nics[0].poll_completion(0), b.now > Time(0)), (None, true));
 }
+
+#[test]
+fn a_denied_path_takes_nothing_new_and_recovers_what_it_holds() {
+    let (mut b, [tx, _]) = bench(1, 3, CABLE);
+    stream(&mut b, tx, 64);
+    b.run(100 * US);
+    assert!(b.nics[0].deny_path(b.now, tx, 1, true) && !b.nics[0].deny_path(b.now, tx, 9, true));
+    b.run(100 * US);
+    let sent = |b: &Virtual| b.nics[0].paths(tx).and_then(|p| p.get(1)).map(|p| (p.stats.new_pkts, p.state));
+    let before = sent(&b);
+    assert_eq!(b.nics[0].paths(tx).and_then(|p| p.get(1)).map(|p| p.window.in_flight_pkts()), Some(0));
+    b.run(100 * US);
+    assert_eq!((sent(&b), before.map(|s| s.1)), (before, Some(PathState::Denied)));
+    b.nics[0].deny_path(b.now, tx, 1, false);
+    b.run(100 * US);
+    let after = sent(&b).expect("open");
+    assert!(Some(after.0) > before.map(|s| s.0) && after.1 == PathState::Active);
+}

@@ -157,6 +157,8 @@ pub struct TxPath {
     failed_reaims: u8,
     /// Data left after the last marker.
     marker_owed: bool,
+    /// Of what is outstanding from here on, nothing may be copied in idle time.
+    copy_from: Psn,
     /// What the timer counts from: the last transmission or acknowledgement.
     base: Time,
     skip_until: Time,
@@ -183,6 +185,7 @@ impl TxPath {
             silent_rtos: 0,
             failed_reaims: 0,
             marker_owed: false,
+            copy_from: first,
             base: Time::ZERO,
             skip_until: Time::ZERO,
             reaimed_at: None,
@@ -190,9 +193,14 @@ impl TxPath {
         }
     }
 
+    /// True when its state permits new packets.
+    pub const fn is_healthy(&self) -> bool {
+        matches!(self.state, PathState::Bootstrap | PathState::Active | PathState::Skip)
+    }
+
     /// True when a new packet may go: healthy and the window open.
     pub fn is_open(&self, cfg: &TransportConfig) -> bool {
-        matches!(self.state, PathState::Bootstrap | PathState::Active | PathState::Skip)
+        self.is_healthy()
             && self.window.in_flight_pkts() < self.cc.cwnd_pkts()
             && !self.window.is_full(cfg.path_cap_pkts)
     }
@@ -224,7 +232,9 @@ impl TxPath {
         self.base = now;
         self.marker_owed = true;
         self.stats.new_pkts += 1;
-        self.window.push(desc, now.ticks(cfg.tick_ps), self.epoch)
+        let psn = self.window.push(desc, now.ticks(cfg.tick_ps), self.epoch);
+        self.copy_from = self.window.nxt();
+        psn
     }
 
     /// True when retransmissions wait.
@@ -287,15 +297,24 @@ impl TxPath {
     }
 
     /// The newest outstanding packet that may be copied, and the clock of its last transmission.
-    pub fn redundancy_candidate(&self) -> Option<(Psn, Ticks)> {
-        self.window.outstanding().rev().find_map(|psn| {
-            let e = self.window.entry(psn)?;
-            (!e.redundant && e.retries == 0 && !e.queued).then_some((psn, e.tx_ts))
-        })
+    pub fn redundancy_candidate(&mut self) -> Option<(Psn, Ticks)> {
+        // Copies go from the newest to the oldest, so what was passed over once need not be looked at again.
+        let una = self.window.una();
+        for i in (0..self.copy_from.distance_from(una).min(self.window.span_pkts())).rev() {
+            let psn = una + i;
+            let candidate = self.window.entry(psn).filter(|e| !e.redundant && e.retries == 0 && !e.queued);
+            if let Some(e) = candidate {
+                self.copy_from = psn.next();
+                return Some((psn, e.tx_ts));
+            }
+        }
+        self.copy_from = una;
+        None
     }
 
     /// Lets every outstanding packet be copied once more: nothing was heard for a while.
     pub fn renew_redundancy(&mut self) {
+        self.copy_from = self.window.nxt();
         for i in 0..self.window.span_pkts() {
             let psn = self.window.una() + i;
             if let Some(e) = self.window.entry_mut(psn) {
@@ -532,6 +551,15 @@ impl TxPath {
                 entry.cause = Cause::Timer;
                 self.rtx.push_front(psn);
             }
+        }
+    }
+
+    /// Switches the path off for new packets, or on again; what is outstanding is recovered all the same.
+    pub fn deny(&mut self, is_denied: bool) {
+        match (is_denied, self.state) {
+            (true, _) => self.state = PathState::Denied,
+            (false, PathState::Denied) => self.state = PathState::Bootstrap,
+            _ => {}
         }
     }
 

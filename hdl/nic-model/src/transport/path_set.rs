@@ -61,6 +61,10 @@ pub struct PathSet {
 }
 
 impl PathSet {
+    /// What a path takes here besides itself.
+    #[cfg(test)]
+    pub(crate) const ROW_BYTES: usize = size_of::<Row>();
+
     /// No path yet; `rates_mbps` are the rates of the planes.
     pub fn new(rates_mbps: impl Iterator<Item = u64>) -> Self {
         let mut turn_cost = [TURN_COST; PLANES_MAX];

@@ -26,7 +26,7 @@ impl ReorderTolerance {
 
     /// Sets the smallest tolerance: `floor_q8`/256 of a round trip of `srtt_ticks`.
     pub fn set_floor(&mut self, srtt_ticks: u32, floor_q8: u32) {
-        self.floor_ticks = (u64::from(srtt_ticks) * u64::from(floor_q8) >> 8) as u32;
+        self.floor_ticks = ((u64::from(srtt_ticks) * u64::from(floor_q8)) >> 8) as u32;
         self.ticks = self.ticks.max(self.floor_ticks);
     }
 

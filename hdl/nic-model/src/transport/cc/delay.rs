@@ -27,7 +27,7 @@ impl CongestionControl for Delay {
     }
 
     fn on_ack(&self, path: &mut PathCc, s: &AckSample) -> bool {
-        let target_ps = (s.min_rtt_ps * u64::from(self.target_of_min_q8) >> 8).max(1);
+        let target_ps = ((s.min_rtt_ps * u64::from(self.target_of_min_q8)) >> 8).max(1);
         let measured_ps = s.rtt_ps.saturating_sub(s.min_rtt_ps);
         let delay_ps = if s.ce_pkts > 0 { measured_ps.max(2 * target_ps) } else { measured_ps };
         if delay_ps <= target_ps {
