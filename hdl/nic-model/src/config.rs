@@ -47,6 +47,9 @@ pub struct TransportConfig {
     pub heavy_loss_pkts: u32,
     /// After this long without a packet a path falls back to `path_init_pkts`.
     pub idle_restart_ps: u64,
+    /// A limiting hint that expired while the connection was idle still holds for the first round trip of its next
+    /// burst, this long after at most; 0 = not at all. For senders that meet at one receiver again and again.
+    pub hint_cache_ps: u64,
     /// Packets of a connection in flight until the first acknowledgement.
     pub conn_init_pkts: u32,
     /// Open as many paths as rate and round trip ask for, within the two limits that follow.
@@ -100,6 +103,7 @@ impl Default for TransportConfig {
             heavy_loss_q8: 64,
             heavy_loss_pkts: 64,
             idle_restart_ps: 100 * MS_PS,
+            hint_cache_ps: 0,
             conn_init_pkts: 12,
             bootstrap: false,
             paths_min: 12,

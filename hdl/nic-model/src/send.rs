@@ -52,6 +52,10 @@ impl Connection {
         if !matches!(self.state, ConnState::Rts | ConnState::Sqd) || !self.has_new() {
             return Next::Nothing;
         }
+        if self.paths.in_flight_pkts() == 0 && self.cfg.transport.hint_cache_ps > 0 {
+            let lifetime_ps = 4 * self.rtt.srtt_ps().unwrap_or(0);
+            self.pacer.resume(now, lifetime_ps, self.cfg.transport.hint_cache_ps);
+        }
         if self.paths.in_flight_pkts() >= self.window_pkts(now) {
             return Next::Blocked;
         }

@@ -245,6 +245,13 @@ impl Pacer {
         true
     }
 
+    /// A burst begins after a pause: a hint that expired no longer than `cache_ps` ago holds for `lifetime_ps` again.
+    pub fn resume(&mut self, now: Time, lifetime_ps: u64, cache_ps: u64) {
+        if self.rate_mbps != RATE_HINT_UNLIMITED && now >= self.expires && now.since_ps(self.expires) < cache_ps {
+            self.expires = now.after_ps(lifetime_ps);
+        }
+    }
+
     /// The rate to keep, Mb/s, or `None` when no hint limits.
     pub fn rate_mbps(&self, now: Time) -> Option<u32> {
         (self.rate_mbps != RATE_HINT_UNLIMITED && now < self.expires).then_some(self.rate_mbps)
@@ -345,6 +352,18 @@ mod tests {
         assert!(!pacer.on_hint(Time(2), HintSeq::new(251), 3000, 100), "older");
         assert_eq!(pacer.rate_mbps(Time(50)), Some(2000));
         assert_eq!(pacer.rate_mbps(Time(101)), None);
+    }
+
+    #[test]
+    fn an_expired_hint_comes_back_for_the_next_burst_if_it_is_not_too_old() {
+        let mut pacer = Pacer::default();
+        pacer.on_hint(Time(0), HintSeq::new(1), 1000, 100);
+        pacer.resume(Time(150), 100, 0);
+        assert_eq!(pacer.rate_mbps(Time(150)), None, "no cache");
+        pacer.resume(Time(150), 100, 60);
+        assert_eq!((pacer.rate_mbps(Time(249)), pacer.rate_mbps(Time(250))), (Some(1000), None));
+        pacer.resume(Time(310), 100, 60);
+        assert_eq!(pacer.rate_mbps(Time(310)), None, "too old");
     }
 
     #[test]
