@@ -22,6 +22,9 @@ pub struct RoceConfig {
     pub rto_ps_initial: u64,
     /// Longest retransmission timeout, picoseconds.
     pub rto_ps_max: u64,
+    /// How often a timeout doubles at most. InfiniBand's timeout is constant; three doublings keep a storm of them in bounds
+    /// and a host that had bad luck waiting for less than a millisecond.
+    pub backoff_max: u32,
     /// Timeouts in a row after which a QP is in error; 7 is the largest value of InfiniBand's retry count.
     pub retry_limit: u32,
     /// Shortest time between two CNPs of a QP, picoseconds; 50 us in the DCQCN paper.
@@ -47,6 +50,7 @@ impl RoceConfig {
             rto_ps_min: 100 * PS_PER_US,
             rto_ps_initial: PS_PER_MS,
             rto_ps_max: 8_000 * PS_PER_MS,
+            backoff_max: 3,
             retry_limit: 7,
             cnp_interval_ps: 50 * PS_PER_US,
             dcqcn: DcqcnConfig::new(line_rate_mbps),

@@ -79,8 +79,11 @@ pub(crate) struct Requester {
     /// A packet sent once whose acknowledgement will be timed: PSN, time.
     timed: Option<(u64, u64)>,
     deadline_ps: Option<u64>,
-    /// Timeouts in a row.
+    /// Timeouts since something was acknowledged.
     expiries: u32,
+    /// Timeouts since a round trip was measured. Only a packet that was sent once can be measured, so the doubled timeout stays
+    /// until one was (Karn's algorithm); else a timeout below the round trip would expire for ever.
+    backoff: u32,
 }
 
 impl Requester {
@@ -98,6 +101,7 @@ impl Requester {
             timed: None,
             deadline_ps: None,
             expiries: 0,
+            backoff: 0,
         }
     }
 
@@ -151,7 +155,7 @@ impl Requester {
         }
         self.sent = self.sent.max(self.next);
         if self.deadline_ps.is_none() {
-            self.deadline_ps = Some(now_ps + self.rtt.rto_ps(config, self.expiries));
+            self.deadline_ps = Some(now_ps + self.rtt.rto_ps(config, self.backoff));
         }
         Some(Outgoing { psn, body, is_retransmission })
     }
@@ -225,6 +229,7 @@ impl Requester {
         if let Some((_, at_ps)) = self.timed.filter(|timed| timed.0 < until) {
             self.rtt.measure(now_ps - at_ps);
             self.timed = None;
+            self.backoff = 0;
         }
         while let Some(wqe) = self.queue.front().filter(|wqe| wqe.end <= until) {
             done.push(wqe.message);
@@ -240,7 +245,7 @@ impl Requester {
             self.cursor = 0;
         }
         let is_waiting = self.next > self.unacked;
-        self.deadline_ps = is_waiting.then(|| now_ps + self.rtt.rto_ps(config, 0));
+        self.deadline_ps = is_waiting.then(|| now_ps + self.rtt.rto_ps(config, self.backoff));
     }
 
     fn go_back(&mut self) {
@@ -262,8 +267,9 @@ impl Requester {
             self.deadline_ps = None;
             return false;
         }
+        self.backoff += 1;
         self.go_back();
-        self.deadline_ps = Some(now_ps + self.rtt.rto_ps(config, self.expiries));
+        self.deadline_ps = Some(now_ps + self.rtt.rto_ps(config, self.backoff));
         true
     }
 
@@ -389,8 +395,27 @@ mod tests {
     }
 
     #[test]
-    fn timeouts_double_and_end_in_an_error() {
+    fn doubled_timeout_stays_until_a_packet_sent_once_is_acknowledged() {
         let config = config();
+        let mut requester = with_messages(&[(Verb::Write, 3)]);
+        let take = |requester: &mut Requester, now_ps| requester.take_packet(now_ps, &config).map(|packet| packet.psn);
+        assert_eq!(take(&mut requester, 0), Some(PSN_START));
+        assert!(requester.on_timeout(config.rto_ps_initial, &config));
+        assert_eq!(take(&mut requester, config.rto_ps_initial), Some(PSN_START));
+        assert_eq!(take(&mut requester, config.rto_ps_initial), Some(PSN_START + 1));
+        let now_ps = 2 * config.rto_ps_initial;
+        requester.on_ack(low(PSN_START), now_ps, &config, &mut Vec::new());
+        assert_eq!(requester.deadline_ps(), Some(now_ps + 2 * config.rto_ps_initial));
+        assert_eq!(take(&mut requester, now_ps), Some(PSN_START + 2));
+        requester.on_ack(low(PSN_START + 1), now_ps + 5_000_000, &config, &mut Vec::new());
+        // The first measurement: 1 ms and 5 us, with half of it as variation.
+        let rto_ps = 3 * (config.rto_ps_initial + 5_000_000);
+        assert_eq!(requester.deadline_ps(), Some(now_ps + 5_000_000 + rto_ps));
+    }
+
+    #[test]
+    fn timeouts_double_and_end_in_an_error() {
+        let config = RoceConfig { backoff_max: 20, ..config() };
         let mut requester = with_messages(&[(Verb::Write, 1)]);
         let mut deadlines = Vec::new();
         let mut now_ps = 0;

@@ -28,7 +28,7 @@ impl Rtt {
             Some((srtt8, var4)) => srtt8 / 8 + var4,
         };
         let base_ps = base_ps.max(config.rto_ps_min);
-        (base_ps << expiries.min(20)).min(config.rto_ps_max)
+        (base_ps << expiries.min(config.backoff_max.min(20))).min(config.rto_ps_max)
     }
 }
 
@@ -48,6 +48,8 @@ mod tests {
         (0..200).for_each(|_| rtt.measure(5_000_000));
         assert_eq!(rtt.rto_ps(&config, 0), config.rto_ps_min);
         assert_eq!(rtt.rto_ps(&config, 3), 8 * config.rto_ps_min);
+        assert_eq!(rtt.rto_ps(&config, 99), 8 * config.rto_ps_min);
+        let config = RoceConfig { backoff_max: u32::MAX, ..config };
         assert_eq!(rtt.rto_ps(&config, 99), config.rto_ps_max);
     }
 }
