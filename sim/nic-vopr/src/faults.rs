@@ -28,6 +28,8 @@ pub struct Faults {
     pub end_ps: u64,
     /// Loss is so frequent that many timeouts in a row are no wonder.
     pub is_heavy: bool,
+    /// Frames arrive with damage that no FCS found.
+    pub has_damage: bool,
     /// A cable between switches is down for as long as it likes; a second one might leave no way.
     has_core_outage: bool,
     /// In words, one each.
@@ -53,7 +55,7 @@ impl Faults {
 /// Draws the faults of a network.
 pub fn draw_faults(draw: &mut Draw, network: &Network) -> Faults {
     let end_ps = draw.magnitude(50 * US, 8_000 * US);
-    let mut faults = Faults { list: Vec::new(), end_ps, is_heavy: false, has_core_outage: false, texts: Vec::new() };
+    let mut faults = Faults { list: Vec::new(), end_ps, is_heavy: false, has_damage: false, has_core_outage: false, texts: Vec::new() };
     for _ in 0..draw.below(4) {
         add_rule(draw, network, &mut faults);
     }
@@ -80,7 +82,7 @@ fn place(draw: &mut Draw, network: &Network) -> (LinkSelect, u64) {
 
 fn add_rule(draw: &mut Draw, network: &Network, faults: &mut Faults) {
     let (select, hops) = place(draw, network);
-    let mut ppm = |high: u64| draw.magnitude(50, high) as u32;
+    let mut ppm = |high: u64| draw.magnitude(500, high) as u32;
     let (loss_ppm, odd_ppm) = (ppm(80_000 / hops), ppm(50_000));
     let delay_ps = draw.magnitude(1_000, 60 * US);
     let (action, text) = match draw.weighted(&[5, 3, 2, 2, 3, 2]) {
@@ -106,6 +108,7 @@ fn add_rule(draw: &mut Draw, network: &Network, faults: &mut Faults) {
             (Action::Nth { first, count, verdict }, format!("loss of {count} frames from number {first} on"))
         }
     };
+    faults.has_damage |= matches!(action, Action::Corrupt { is_found_by_fcs: false, .. });
     faults.is_heavy |= loss_ppm > 20_000 || matches!(action, Action::Burst { .. } | Action::Nth { .. });
     let (from_ps, until_ps) = span(draw, faults.end_ps, u64::MAX);
     faults.texts.push(format!("{select:?}: {text}, {} to {} us", from_ps / US, until_ps / US));

@@ -96,9 +96,13 @@ impl Host {
         &self.card
     }
 
-    /// True when everything is posted and every completion came.
+    /// True when everything is posted and every completion came, but for what a bereaved connection may never see.
     pub fn is_done(&self) -> bool {
-        self.left == 0 && self.lanes.iter().all(|lane| lane.requests.is_empty())
+        self.left == 0 && self.lanes.iter().all(|lane| !self.is_waiting(lane))
+    }
+
+    fn is_waiting(&self, lane: &Lane) -> bool {
+        !lane.requests.is_empty() && self.fates[lane.conn] != Fate::Bereaved
     }
 
     /// True when no packet of any connection that lives waits for its acknowledgement.
@@ -129,7 +133,7 @@ impl Host {
 
     /// What is still to come, in words.
     pub fn missing(&self) -> Vec<String> {
-        let posts = self.lanes.iter().filter(|lane| !lane.requests.is_empty());
+        let posts = self.lanes.iter().filter(|lane| self.is_waiting(lane));
         let posts = posts.map(|lane| {
             format!("{} requests of connection {} stream {} not posted", lane.requests.len(), lane.conn, lane.stream)
         });
@@ -178,6 +182,8 @@ impl Host {
             if self.post(now_ps) {
                 self.card.pump(ctx);
                 self.check_windows(now_ps);
+                // What is posted to a failed connection comes back at once.
+                self.poll(now_ps);
             }
             self.wake_for_work(ctx, now_ps);
         } else {

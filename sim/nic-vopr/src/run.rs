@@ -118,7 +118,7 @@ pub fn run_scenario(scenario: &Scenario, threads: u16, captures: Option<&Path>) 
     }
     let mut violations = play(&mut fabric, scenario, hosts);
     if violations.is_empty() {
-        violations = check_end(&fabric, &scenario.plan, hosts);
+        violations = check_end(&fabric, scenario, hosts);
     }
     fabric.finish_captures()?;
     Ok(report(&fabric, scenario, hosts, violations))

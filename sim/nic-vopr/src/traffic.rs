@@ -27,8 +27,10 @@ pub fn draw_plan(draw: &mut Draw, network: &Network, faults: &Faults) -> Plan {
     let mut traffic = Traffic::new(draw, network, faults);
     let host_count = network.topology.hosts.len() as u64;
     let conn_count = traffic.draw.magnitude(1, 8);
+    // All to one host, or any to any.
+    let is_incast = traffic.draw.percent(25);
     for _ in 0..conn_count {
-        let a = traffic.draw.below(host_count);
+        let a = if is_incast { 0 } else { traffic.draw.below(host_count) };
         let b = (a + traffic.draw.between(1, host_count - 1)) % host_count;
         traffic.add_connection([a as u32, b as u32], network, faults);
     }
@@ -123,7 +125,7 @@ impl<'a> Traffic<'a> {
             }
         });
         let hosts: Vec<HostPlan> = hosts.collect();
-        let len_max = draw.magnitude(1, 256 << 10);
+        let len_max = if draw.percent(10) { 1 << 20 } else { draw.magnitude(64, 256 << 10) };
         let connector = Connector::new(&network.topology);
         let plan = Plan { hosts, counters: Vec::new(), doomed_conns: 0, bytes: 0, end_ps: 0, text: String::new() };
         let mut traffic = Traffic { draw, connector, plan, weights, len_max };
@@ -641,6 +643,9 @@ fn draw_transport(draw: &mut Draw, network: &Network, faults: &Faults) -> Transp
         transport.sq_depth = draw.magnitude(1, 64) as u32;
         transport.rq_depth = draw.magnitude(32, 256) as u32;
     }
+    transport.conn_init_pkts = draw.magnitude(1, 64) as u32;
+    transport.bootstrap = draw.percent(15);
+    (transport.paths_min, transport.paths_max) = (draw.between(1, 12) as u32, draw.between(12, 96) as u32);
     transport.idle_redundancy = draw.percent(70);
     transport.tail_marker = draw.percent(80);
     if network.is_spraying || draw.percent(20) {
