@@ -187,7 +187,7 @@ impl<'a> Kit<'a> {
     pub fn expect(&mut self, opcode: Opcode, within: Nanos) -> Outcome<Sent> {
         match self.next(within)? {
             Some(sent) if sent.opcode == opcode => Ok(sent),
-            Some(sent) => Err(Failure::new(format!("expected {opcode:?}, the card sent {:x?}", sent.packet))),
+            Some(sent) => Err(Failure::new(format!("expected {opcode:?}, the card sent {}", sent.packet))),
             None => Err(Failure::new(format!("expected {opcode:?}, the card sent nothing within {within} ns"))),
         }
     }
@@ -224,7 +224,7 @@ impl<'a> Kit<'a> {
     pub fn silence(&mut self, span: Nanos) -> Outcome {
         match self.next(span)? {
             None => Ok(()),
-            Some(sent) => Err(Failure::new(format!("the card sent {:x?}", sent.packet))),
+            Some(sent) => Err(Failure::new(format!("the card sent {}", sent.packet))),
         }
     }
 

@@ -16,6 +16,7 @@ use nic_spec::wire::{
     ETHERTYPE_IPV6, ETHERTYPE_VLAN, ETHERTYPE_VLAN_SERVICE, IP_PROTOCOL_UDP,
 };
 use std::collections::BTreeMap;
+use std::fmt;
 
 /// A packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -382,6 +383,24 @@ impl Packet {
             equal((self.bth.pseq().get(), self.pxth.stream_id().get()), (0, 0), "W-014: PSEQ and stream")?;
         }
         Ok(())
+    }
+}
+
+/// What a failure says of a packet: one line, the payload by its length.
+impl fmt::Display for Packet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (path, plane, epoch) = (self.pxth.path_id().get(), self.pxth.plane().get(), self.pxth.epoch().get());
+        write!(f, "{} path {path} plane {plane} epoch {epoch}", self.opcode.info().name)?;
+        if self.opcode.info().is_sequenced {
+            write!(f, " stream {} PSEQ {}", self.pxth.stream_id().get(), self.bth.pseq())?;
+        }
+        for (is_set, name) in [(self.bth.rtx(), " RTX"), (self.bth.ack_req(), " A"), (self.bth.eob(), " EOB")] {
+            f.write_str(if is_set { name } else { "" })?;
+        }
+        for (header, bytes) in &self.headers {
+            write!(f, ", {header:?} {bytes:02x?}")?;
+        }
+        write!(f, ", {} bytes", self.payload.len())
     }
 }
 

@@ -245,7 +245,7 @@ fn a_flush_completes_after_all_earlier_messages(k: &mut Kit<'_>) -> Outcome {
     let sent = k.collect(RTT)?;
     equal(sent.iter().map(|s| s.opcode).collect::<Vec<_>>(), [Opcode::Write, Opcode::Flush], "packets")?;
     equal(sent[1].reth().map(|h| (h.va(), h.dma_len())), Some((PEER_VA, 1000)), "memory flushed")?;
-    k.inject(&c.ack(&sent[1]).cum(0).sack(&[1]).echo(0x4000_0000))?;
+    k.inject(&c.ack(&sent[1]).cum(0).sack(&[1]).echo(sent[0].pxth.tx_ts()))?;
     k.completes_nothing()?;
     k.inject(&c.ack(&sent[1]))?;
     let done = k.completes(&[(1, Status::Ok), (2, Status::Ok)])?;

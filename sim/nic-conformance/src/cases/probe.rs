@@ -31,6 +31,8 @@ cases! { "probe":
     "R-022" [Caps::REDUNDANCY] there_are_no_copies_while_there_is_something_new;
     "R-022" + "C-021" [Caps::REDUNDANCY.and(Caps::HINT)] there_are_no_copies_under_a_rate_hint;
     "R-022" [Caps::REDUNDANCY.and(Caps::CONGESTION)] there_are_no_copies_after_a_mark;
+    "R-022" + "R-021" [Caps::REDUNDANCY.and(Caps::PROBE)] after_a_probe_by_timer_there_are_copies_again;
+    "R-022" + "R-003" [Caps::REDUNDANCY] what_was_lost_is_not_copied_at_once;
     "R-022" + "R-024" [Caps::REDUNDANCY.and(Caps::REORDER)] the_duplicate_of_a_copy_is_no_sign_of_reordering;
     "R-023" [Caps::REORDER] without_tolerance_a_gap_is_a_loss;
     "R-024" [Caps::REORDER] a_spurious_retransmission_raises_the_tolerance;
@@ -373,4 +375,34 @@ fn what_is_later_than_the_tolerance_is_lost(k: &mut Kit<'_>) -> Outcome {
     k.inject(&c.ack(&later[0]).cum(una - 1).sack(&[1, 2]))?;
     let lost = k.expect(Opcode::Write, US + k.dut.slack())?;
     equal(lost.bth.pseq(), sent[0].bth.pseq(), "what is sent again")
+}
+
+fn after_a_probe_by_timer_there_are_copies_again(k: &mut Kit<'_>) -> Outcome {
+    let c = k.open(|cfg| {
+        copying(cfg);
+        probing(cfg);
+    })?;
+    k.post_write(&c, 1000, 0, BURST_BYTES)?;
+    let sent = k.collect(RTT)?;
+    k.inject(&c.ack(&sent[0]))?;
+    k.completes(&[(1000, Status::Ok)])?;
+    k.burst(&c, 1, 2)?;
+    let numbers = |sent: &[Sent]| sent.iter().map(|s| (s.opcode, s.bth.pseq().get())).collect::<Vec<_>>();
+    let (probe, newest, oldest) = ((Opcode::ProbeReq, 0), (Opcode::Write, 2), (Opcode::Write, 1));
+    equal(numbers(&k.collect(10 * US)?), [newest, oldest], "copies before the probe")?;
+    equal(numbers(&k.collect(15 * US)?), [probe, newest, oldest], "probe and copies after it")
+}
+
+fn what_was_lost_is_not_copied_at_once(k: &mut Kit<'_>) -> Outcome {
+    let c = copying_conn(k)?;
+    let sent = k.burst(&c, 1, 2)?;
+    k.collect(RTT)?;
+    k.inject(&c.ack(&sent[1]).cum(0).sack(&[1]).echo(sent[0].pxth.tx_ts()))?;
+    k.silence(US)?;
+    // Later evidence: packet 1 is lost, with its copy.
+    let later = k.burst(&c, 3, 1)?;
+    k.collect(US)?;
+    k.inject(&c.ack(&later[0]).cum(0).sack(&[1, 2]))?;
+    let again = k.collect(RTT)?;
+    equal(again.iter().filter(|s| s.bth.pseq().get() == 1).count(), 1, "times that the lost packet is sent again")
 }

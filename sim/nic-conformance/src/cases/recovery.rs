@@ -86,7 +86,8 @@ fn one_number_acknowledges_everything_before_it(k: &mut Kit<'_>) -> Outcome {
 fn a_bit_acknowledges_one_packet_and_completions_keep_their_order(k: &mut Kit<'_>) -> Outcome {
     let (c, sent) = five(k)?;
     // Packet 2 arrived, its predecessor not yet; the clock proves no loss of it.
-    k.inject(&c.ack(&sent[1]).cum(0).sack(&[1]).echo(0x4000_0000))?;
+    k.inject(&c.ack(&sent[1]).cum(0).sack(&[1]).echo(sent[0].pxth.tx_ts()))?;
+    k.silence(US)?;
     k.completes_nothing()?;
     k.inject(&c.ack(&sent[0]).cum(0).sack(&[]))?;
     k.completes_nothing()?;

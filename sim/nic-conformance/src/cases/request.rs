@@ -146,7 +146,7 @@ fn a_message_completes_when_all_its_packets_are_acknowledged(k: &mut Kit<'_>) ->
     k.post_write(&c, 1, 0, 3 * 1024)?;
     let sent = k.collect(RTT)?;
     equal(sent.len(), 3, "packets")?;
-    k.inject(&c.ack(&sent[2]).cum(1).sack(&[1]).echo(0x4000_0000))?;
+    k.inject(&c.ack(&sent[2]).cum(1).sack(&[1]).echo(sent[0].pxth.tx_ts()))?;
     k.completes_nothing()?;
     k.inject(&c.ack(&sent[1]))?;
     let done = k.completes(&[(1, Status::Ok)])?;
