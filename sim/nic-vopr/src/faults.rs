@@ -55,7 +55,14 @@ impl Faults {
 /// Draws the faults of a network.
 pub fn draw_faults(draw: &mut Draw, network: &Network) -> Faults {
     let end_ps = draw.magnitude(50 * US, 8_000 * US);
-    let mut faults = Faults { list: Vec::new(), end_ps, is_heavy: false, has_damage: false, has_core_outage: false, texts: Vec::new() };
+    let mut faults = Faults {
+        list: Vec::new(),
+        end_ps,
+        is_heavy: false,
+        has_damage: false,
+        has_core_outage: false,
+        texts: Vec::new(),
+    };
     for _ in 0..draw.below(4) {
         add_rule(draw, network, &mut faults);
     }
