@@ -7,7 +7,7 @@ PATHS ?= 4
 LOSS  ?= 1%
 SEED  ?= 7
 
-.PHONY: help setup run test gen lint check verilog fmt nightly bench-fabric clean
+.PHONY: help setup run test gen lint check verilog fmt nightly headlines bench-fabric clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -26,6 +26,10 @@ test: setup check ## everything: generated files, format, all tests
 
 nightly: setup ## slow proofs: more seeds, longer runs (about half an hour)
 	RUN_SLOW=1 $(CARGO) test -j$(JOBS) --workspace --no-fail-fast
+
+headlines: setup ## run every headline plan; table in sim/nic-plan/HEADLINES.md, plots and data in out/headlines (a few minutes)
+	@$(CARGO) build -q -j$(JOBS) -p nicsim
+	@target/debug/nicsim fabric sim/nic-plan/plans/*.toml --plot out/headlines --markdown sim/nic-plan/HEADLINES.md
 
 bench-fabric: ## link-hops per CPU-second, 64 nodes with the full model
 	$(CARGO) run --release -q -j$(JOBS) -p nic-node --example bench_model

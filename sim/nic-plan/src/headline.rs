@@ -6,11 +6,23 @@ use crate::plan::Plan;
 /// The transports that have a column, and its title.
 const COLUMNS: [(&str, &str); 3] = [("rocev2", "RoCEv2"), ("rocev2-pfc", "RoCEv2 + PFC"), ("metaroce", "MetaRoCE")];
 
+/// What a reader has to know of the table.
+const PREAMBLE: &str = "\
+# Headlines
+
+Written by `make headlines` from the plans in `sim/nic-plan/plans`; plots and data go to `out/headlines`. All of it is
+simulated. The columns of a row come from the same network, workload and seed; every value is an integer that depends on the
+plan alone. *Limit* is what no NIC with this framing could beat; *reach* is what the plan demands of MetaRoCE. A dash: not
+stated in public, not run, or not finished within the plan's time.
+
+";
+
 /// The table: a row for each expectation of each plan. The other transports' numbers come from the same plan, so the same
 /// network, workload and seed.
 pub fn markdown(results: &[(Plan, Vec<Outcome>)]) -> String {
     let titles: Vec<&str> = COLUMNS.iter().map(|column| column.1).collect();
-    let mut text = format!("| headline | measure | public claim | {} | limit | reach | |\n", titles.join(" | "));
+    let mut text = String::from(PREAMBLE);
+    text += &format!("| headline | measure | public claim | {} | limit | reach | |\n", titles.join(" | "));
     text += &format!("|---|---|---|{}---|---|---|\n", "---|".repeat(COLUMNS.len()));
     for (plan, outcomes) in results {
         for (index, outcome) in outcomes.iter().enumerate() {
@@ -59,9 +71,10 @@ mod tests {
             verdict: Verdict::Met,
         };
         let text = markdown(&[(plan, vec![outcome])]);
-        let row = text.lines().nth(2).expect("a row");
+        let table = &text[PREAMBLE.len()..];
+        let row = table.lines().nth(2).expect("a row");
         assert_eq!(row, "| Ring | 1 % loss | 86 % | - | - | 94.0 % | 100.0 % | >= 93.0 % | met |");
         let columns = |line: &str| line.matches('|').count();
-        assert!(text.lines().all(|line| columns(line) == columns(row)), "{text}");
+        assert!(table.lines().all(|line| columns(line) == columns(row)), "{text}");
     }
 }

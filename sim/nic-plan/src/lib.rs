@@ -38,6 +38,8 @@ pub mod report;
 
 pub mod headline;
 
+mod panels;
+
 pub mod plot;
 
 pub use execute::{execute, Options, Progress};
