@@ -1,6 +1,4 @@
-//! Golden model of the MetaRoCE transport: bit-exact, integer-only, sans-IO.
-//!
-//! Events and the time go in, actions come out; nothing here reads a clock, draws a random number or touches a socket.
+#![doc = include_str!("../README.md")]
 #![no_std]
 #![forbid(unsafe_code)]
 
