@@ -96,6 +96,10 @@ impl Connection {
 
     /// The port of `plane` lost or found its link.
     pub fn on_link(&mut self, core: &mut Core, now: Time, plane: u8, is_up: bool) {
+        if self.state == ConnState::Init {
+            // The peer's id is not known: there is nobody to tell, and nothing is under way.
+            return;
+        }
         let Some(h) = self.planes.health.get_mut(usize::from(plane)) else { return };
         // A link that comes up proves only the cable; the plane is probed first.
         (h.is_up, h.good_probes, h.is_probe_out) = (false, 0, false);

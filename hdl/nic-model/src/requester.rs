@@ -96,6 +96,8 @@ pub(crate) struct Place {
     pub is_last: bool,
     /// Bus address of its payload.
     pub iova: Option<u64>,
+    /// Key and address by which the peer reads it; they may have been taken away since.
+    pub remote: Option<(Rkey, u64)>,
 }
 
 /// Why a stream has no packet now.
@@ -444,7 +446,8 @@ impl Connection {
             }
             SendOp::Flush { remote } => Body::Flush(message, at(remote.va, remote.rkey)),
         };
-        Some(Place { is_last: last, iova: has_payload.then(|| m.iova.wrapping_add(desc.offset.into())) })
+        let iova = has_payload.then(|| m.iova.wrapping_add(desc.offset.into()));
+        Some(Place { is_last: last, iova, remote: None })
     }
 
     /// Index of the stream that a packet belongs to.

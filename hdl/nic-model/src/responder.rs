@@ -74,7 +74,7 @@ struct RxMessage {
 /// What is carried out when the message's turn comes.
 #[derive(Clone, Copy, Debug)]
 enum Deferred {
-    Read { id: u16, iova: u64, len: u32 },
+    Read { id: u16, remote: Remote, iova: u64 },
     Atomic { id: u16, op: AtomicOp, iova: u64, swap_add: u64, compare: u64 },
 }
 
@@ -95,7 +95,7 @@ pub(crate) struct RxStream {
 /// An answer under way.
 #[derive(Clone, Copy, Debug)]
 enum Answer {
-    Read { id: u16, stream: u16, iova: u64, len: u32, next: u32, unacked_pkts: u32, is_all_sent: bool },
+    Read { id: u16, stream: u16, remote: Remote, iova: u64, next: u32, unacked_pkts: u32, is_all_sent: bool },
     Atomic { id: u16, stream: u16, op: AtomicOp, orig: u64 },
 }
 
@@ -189,12 +189,12 @@ impl Responder {
         let slot = *self.queue.front()?;
         self.was_answer = true;
         match self.answers.get_mut(slot)? {
-            Answer::Read { len, next, unacked_pkts, is_all_sent, .. } => {
-                let part = (*len - *next).min(pmtu);
+            Answer::Read { remote, next, unacked_pkts, is_all_sent, .. } => {
+                let part = (remote.dma_len - *next).min(pmtu);
                 let desc = Desc { slot, offset: *next, len: part as u16, kind: DescKind::ReadRsp };
                 *next += part;
                 *unacked_pkts += 1;
-                *is_all_sent = next == len;
+                *is_all_sent = *next == remote.dma_len;
                 self.queue.pop_front();
                 if !*is_all_sent {
                     self.queue.push_back(slot);
@@ -211,16 +211,18 @@ impl Responder {
     /// As [`Connection::describe`] for answers.
     pub fn describe(&self, desc: &Desc, packet: &mut Draft) -> Option<Place> {
         match *self.answers.get(desc.slot)? {
-            Answer::Read { id, stream, iova, len, .. } => {
+            Answer::Read { id, stream, remote, iova, .. } => {
+                let len = remote.dma_len;
                 packet.stream = stream;
                 packet.body = Body::ReadRsp(ReadPart { read_id: id, offset: desc.offset, len });
                 let is_last = desc.offset + u32::from(desc.len) == len;
-                Some(Place { is_last, iova: Some(iova.wrapping_add(desc.offset.into())) })
+                let at = |base: u64| base.wrapping_add(desc.offset.into());
+                Some(Place { is_last, iova: Some(at(iova)), remote: Some((remote.rkey, at(remote.va))) })
             }
             Answer::Atomic { id, stream, op, orig } => {
                 packet.stream = stream;
                 packet.body = Body::AtomicRsp { op, atomic_id: id, orig };
-                Some(Place { is_last: true, iova: None })
+                Some(Place { is_last: true, iova: None, remote: None })
             }
         }
     }
@@ -307,7 +309,7 @@ impl Connection {
             Body::Send(m, b) => self.place_send(core, stream, m, b, &p.payload, mem)?,
             Body::ReadReq(m, r, part) => {
                 let iova = self.remote_memory(core, r.rkey, ACCESS_REMOTE_READ, r.va, r.dma_len)?;
-                self.defer(stream, m, Kind::Read, Some(Deferred::Read { id: part.read_id, iova, len: r.dma_len }))?;
+                self.defer(stream, m, Kind::Read, Some(Deferred::Read { id: part.read_id, remote: *r, iova }))?;
             }
             Body::AtomicReq { message, va, rkey, swap_add, compare, op, atomic_id } => {
                 let iova = self.remote_memory(core, *rkey, ACCESS_REMOTE_ATOMIC, *va, 8)?;
@@ -455,7 +457,10 @@ impl Connection {
         if s.ring[at].kind != Kind::None {
             return Err(NakReason::Stream);
         }
-        if what.is_some() && r.deferred.len() + r.answers.len() >= 2 * reads_max {
+        // What waits for its turn leaves room for what has it: the peer may ask for more than there is room for.
+        let is_full = r.deferred.len() + r.answers.len() >= 2 * reads_max;
+        let is_early = m.mseq != s.base && r.deferred.len() >= reads_max;
+        if what.is_some() && (is_full || is_early) {
             return Err(NakReason::NoResource);
         }
         let deferred = what.map(|w| r.deferred.insert(w));
@@ -503,9 +508,16 @@ impl Connection {
         core.counters.count(Counter::RxMessages);
         match e.deferred.and_then(|slot| self.responder.deferred.remove(slot)) {
             None => {}
-            Some(Deferred::Read { id: read_id, iova, len }) => {
-                let answer =
-                    Answer::Read { id: read_id, stream: id, iova, len, next: 0, unacked_pkts: 0, is_all_sent: false };
+            Some(Deferred::Read { id: read_id, remote, iova }) => {
+                let answer = Answer::Read {
+                    id: read_id,
+                    stream: id,
+                    remote,
+                    iova,
+                    next: 0,
+                    unacked_pkts: 0,
+                    is_all_sent: false,
+                };
                 let slot = self.responder.answers.insert(answer);
                 self.responder.queue.push_back(slot);
                 self.activate(core);

@@ -5,6 +5,7 @@ use crate::connection::{ConnState, Connection};
 use crate::core::Core;
 use crate::memory::HostMemory;
 use crate::plane::Control;
+use crate::requester::Place;
 use crate::time::Time;
 use crate::timer::TimerKey;
 use crate::transport::path_set::Choice;
@@ -13,7 +14,7 @@ use crate::wire::emit::{emit_draft, Draft};
 use crate::wire::frame::{Frame, Payload};
 use crate::wire::packet::{Body, Packet};
 use nic_spec::csr::stats::Counter;
-use nic_spec::desc::Status;
+use nic_spec::desc::{Status, ACCESS_REMOTE_READ};
 use nic_spec::num::Psn;
 
 /// Bytes of a full frame beyond its payload, preamble and gap included, as pacing counts them.
@@ -32,11 +33,17 @@ pub(crate) enum Next {
     Nothing,
 }
 
+/// Transmissions of part of an answer after which its loss is believed although it can no longer be repeated.
+const GONE_TRIES_MAX: u8 = 4;
+
 /// How a packet is sent.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
     New,
+    /// Without proof that it was lost.
     Again,
+    /// It was shown to be lost.
+    Repair,
 }
 
 impl Connection {
@@ -76,9 +83,9 @@ impl Connection {
         self.paths.took_turn(index);
         self.is_marker_owed = true;
         self.settle_path(core, now, index);
-        core.counters.count(Counter::TxData);
-        core.counters.add(Counter::TxDataBytes, desc.len.into());
         if self.data_frame(core, now, index, psn, &desc, Way::New, mem, out) {
+            core.counters.count(Counter::TxData);
+            core.counters.add(Counter::TxDataBytes, desc.len.into());
             Next::Frame
         } else {
             Next::Nothing
@@ -106,13 +113,14 @@ impl Connection {
         }
         let sent = self.paths.get_mut(index).and_then(|p| p.send_retransmit(now, &self.cfg.transport));
         let Some((psn, desc, cause)) = sent else { return false };
-        core.counters.count(match cause {
-            Cause::Gap => Counter::TxRtxGap,
-            Cause::Timer => Counter::TxRtxRto,
-        });
         self.is_marker_owed = true;
         self.arm_path(core, index);
-        let is_made = self.data_frame(core, now, index, psn, &desc, Way::Again, mem, out);
+        let (way, counter) = match cause {
+            Cause::Gap => (Way::Repair, Counter::TxRtxGap),
+            Cause::Timer => (Way::Again, Counter::TxRtxRto),
+        };
+        let is_made = self.data_frame(core, now, index, psn, &desc, way, mem, out);
+        core.counters.add(counter, is_made.into());
         if !self.has_new() {
             self.go_idle(core, now);
         }
@@ -142,8 +150,12 @@ impl Connection {
         // The last packets each end the burst of their path.
         let ends_burst = || self.requester.is_nearly_sent(self.paths.len() as u32 * self.pmtu_bytes());
         packet.ack_req = place.is_last || is_window_spent || ends_burst();
-        packet.rtx = way == Way::Again;
+        packet.rtx = way != Way::New;
         packet.eob = !(self.requester.has_more() || self.responder.has_answers());
+        if !self.may_still_read(core, &place, desc.len) {
+            self.leave_out(core, index, psn, way);
+            return false;
+        }
         let payload = match place.iova {
             Some(iova) if desc.len > 0 => match mem.read(iova, desc.len.into()) {
                 Ok(payload) => payload,
@@ -160,6 +172,23 @@ impl Connection {
         let Some(template) = self.data_template(core, now, index) else { return false };
         emit_draft(template, &packet, payload, &core.emit, out);
         true
+    }
+
+    /// True unless what a packet answers with was taken away from the peer.
+    fn may_still_read(&self, core: &Core, place: &Place, len: u16) -> bool {
+        let Some((rkey, va)) = place.remote.filter(|_| len > 0) else { return true };
+        core.mrs.resolve(rkey, self.cfg.pd, ACCESS_REMOTE_READ, va, len.into()).is_ok()
+    }
+
+    /// Part of an answer cannot be sent again. The peer may have it and only the acknowledgement be lost: a probe asks.
+    fn leave_out(&mut self, core: &mut Core, index: usize, psn: Psn, way: Way) {
+        let Some(path) = self.paths.get(index) else { return };
+        let tries = path.window.entry(psn).map_or(0, |e| e.retries);
+        if way == Way::New || way == Way::Repair && tries >= GONE_TRIES_MAX {
+            self.fail(core, Status::LocProt, None);
+            return;
+        }
+        push_control(core, path.plane, Control::Probe { conn: self.index, path: index as u8 });
     }
 
     /// The probe of path `path`, which tells the receiver what was sent and asks what arrived.
@@ -240,10 +269,11 @@ impl Connection {
         let Some((_, index, psn)) = newest else { return false };
         let sent = self.paths.get_mut(index).and_then(|p| p.send_redundant(now, psn, &self.cfg.transport));
         let Some(desc) = sent else { return false };
-        core.counters.count(Counter::TxRedundant);
         self.is_marker_owed = true;
         self.arm_path(core, index);
-        self.data_frame(core, now, index, psn, &desc, Way::Again, mem, out)
+        let is_made = self.data_frame(core, now, index, psn, &desc, Way::Again, mem, out);
+        core.counters.add(Counter::TxRedundant, is_made.into());
+        is_made
     }
 
     /// Asks the peer for an acknowledgement, which tells its credit.

@@ -32,7 +32,19 @@ impl<M: HostMemory + Send + 'static> Card<M> {
     /// As [`Nic::new`].
     pub fn new(config: NicConfig, memory: M) -> Card<M> {
         let ports = vec![Port::default(); config.planes.len()];
-        Card { joint: Joint { nic: Nic::new(config), wakes_ps: Vec::new(), ports }, memory }
+        Card { joint: Joint { nic: Nic::new(config), clock_ps: 0, wakes_ps: Vec::new(), ports }, memory }
+    }
+
+    /// Sets what the card's own clock shows when the network begins at 0, picoseconds.
+    #[must_use]
+    pub fn with_clock(mut self, clock_ps: u64) -> Card<M> {
+        self.joint.clock_ps = clock_ps;
+        self
+    }
+
+    /// The card's time when it is `now_ps` in the network.
+    pub fn time(&self, now_ps: u64) -> Time {
+        self.joint.time(now_ps)
     }
 
     /// The model.
@@ -72,7 +84,8 @@ impl<M: HostMemory + Send + 'static> Card<M> {
 
     /// The cable at a port went down or came back. Nothing is sent on a port whose cable is down.
     pub fn on_port_state(&mut self, ctx: &mut Context<'_>, port: u16, is_up: bool) {
-        self.nic_mut().set_link(Time(ctx.now_ps()), port as u8, is_up);
+        let now = self.time(ctx.now_ps());
+        self.nic_mut().set_link(now, port as u8, is_up);
         self.pump(ctx);
     }
 
@@ -94,12 +107,19 @@ struct Port {
 /// The card without its memory. Its type depends on nothing, so that it is compiled here, once, and well.
 struct Joint {
     nic: Nic,
+    /// The card's clock less that of the network.
+    clock_ps: u64,
     /// When the timers of the model that are set in the network are due, the earliest last.
     wakes_ps: Vec<u64>,
     ports: Vec<Port>,
 }
 
 impl Joint {
+    #[inline]
+    fn time(&self, now_ps: u64) -> Time {
+        Time(now_ps + self.clock_ps)
+    }
+
     fn pump(&mut self, ctx: &mut Context<'_>, memory: &mut dyn HostMemory) {
         let now_ps = ctx.now_ps();
         loop {
@@ -118,6 +138,7 @@ impl Joint {
     /// Sends at most one frame, and has the port call when it is free if there may be another.
     #[inline]
     fn pump_port(&mut self, ctx: &mut Context<'_>, now_ps: u64, index: usize, memory: &mut dyn HostMemory) -> bool {
+        let now = self.time(now_ps);
         let port = &mut self.ports[index];
         if port.is_called || !self.nic.wants_transmit(index as u8) {
             return false;
@@ -126,7 +147,7 @@ impl Joint {
         if port.free_at_ps <= now_ps {
             port.free_at_ps = ctx.port_free_at_ps(index as u16);
             if port.free_at_ps <= now_ps && ctx.port_is_up(index as u16) {
-                let Some(frame) = self.nic.poll_transmit(Time(now_ps), index as u8, memory) else { return false };
+                let Some(frame) = self.nic.poll_transmit(now, index as u8, memory) else { return false };
                 ctx.send(index as u16, to_fabric(frame));
                 port.free_at_ps = ctx.port_free_at_ps(index as u16);
                 has_sent = true;
@@ -142,7 +163,7 @@ impl Joint {
     #[inline]
     fn set_wake(&mut self, ctx: &mut Context<'_>, now_ps: u64) {
         let Some(Time(at_ps)) = self.nic.next_timer() else { return };
-        let at_ps = at_ps.max(now_ps);
+        let at_ps = at_ps.saturating_sub(self.clock_ps).max(now_ps);
         if self.wakes_ps.last().is_none_or(|set_ps| at_ps < *set_ps) {
             self.wakes_ps.push(at_ps);
             ctx.set_timer(at_ps, TOKEN_MODEL);
@@ -153,7 +174,7 @@ impl Joint {
         match token {
             TOKEN_MODEL => {
                 self.wakes_ps.pop();
-                let now = Time(ctx.now_ps());
+                let now = self.time(ctx.now_ps());
                 if self.nic.next_timer().is_some_and(|at| at <= now) {
                     self.nic.on_timer(now);
                 }
@@ -166,7 +187,8 @@ impl Joint {
     }
 
     fn on_frame(&mut self, ctx: &mut Context<'_>, port: u16, frame: Frame, memory: &mut dyn HostMemory) {
-        self.nic.on_frame(Time(ctx.now_ps()), port as u8, &to_model(frame), memory);
+        let now = self.time(ctx.now_ps());
+        self.nic.on_frame(now, port as u8, &to_model(frame), memory);
         self.pump(ctx, memory);
     }
 }

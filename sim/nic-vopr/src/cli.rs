@@ -1,16 +1,18 @@
-//! The command line: which seeds, how long, what is printed.
+//! `nicsim vopr`: which seeds, how long, what is printed.
 
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use nic_spec::csr::stats::COUNTERS;
 
-use crate::run::{run_seed, Report, Scenario};
+use crate::run::{replay, run_scenario, Cut, Report, Scenario};
+use crate::shrink::shrink;
 
 const PS_PER_HOUR: f64 = 3.6e15;
 
@@ -20,9 +22,12 @@ pub struct VoprArgs {
     /// First seed; those after it follow
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// How many seeds to play [default: 100, or no limit with --hours-sim]
+    /// How many seeds to play [default: 100, or no limit with another limit]
     #[arg(long)]
     pub runs: Option<u64>,
+    /// Begin no further seed after so many minutes
+    #[arg(long)]
+    pub minutes: Option<f64>,
     /// Stop when so many hours of network time are simulated
     #[arg(long)]
     pub hours_sim: Option<f64>,
@@ -35,6 +40,21 @@ pub struct VoprArgs {
     /// Say what each seed stands for, and at the end what the cards counted
     #[arg(long)]
     pub describe: bool,
+    /// Make the first seed smaller if it fails: take faults, connections, messages away while it still fails
+    #[arg(long)]
+    pub shrink: bool,
+    /// Play each seed on one and on so many threads, which must not differ
+    #[arg(long, default_value_t = 1)]
+    pub threads: u16,
+    /// Keep only the faults with these numbers, as a shrunk run says
+    #[arg(long, value_delimiter = ',', num_args = 0..)]
+    pub only_faults: Option<Vec<u64>>,
+    /// Keep only the connections with these numbers
+    #[arg(long, value_delimiter = ',', num_args = 0..)]
+    pub only_connections: Option<Vec<u64>>,
+    /// Messages of each direction of a stream, at most
+    #[arg(long, default_value_t = u64::MAX, hide_default_value = true)]
+    pub messages: u64,
     /// Write what passes the hosts' cables into this folder, a pcap file per direction; for a single run
     #[arg(long, value_name = "DIR")]
     pub pcap: Option<PathBuf>,
@@ -57,15 +77,27 @@ struct Sum {
 /// # Errors
 /// A capture or the output could not be written.
 pub fn run(args: &VoprArgs) -> anyhow::Result<ExitCode> {
-    let runs = args.runs.unwrap_or(if args.hours_sim.is_some() || args.pcap.is_some() { u64::MAX } else { 100 });
-    let runs = if args.pcap.is_some() { 1 } else { runs };
+    let cut = Cut {
+        faults: args.only_faults.clone(),
+        connections: args.only_connections.clone(),
+        messages_max: args.messages,
+    };
+    if args.shrink {
+        return print_shrunk(args);
+    }
+    let is_limited = args.hours_sim.is_some() || args.minutes.is_some();
+    let runs = args.runs.unwrap_or(if is_limited { u64::MAX } else { 100 });
+    let runs = if args.pcap.is_some() || cut != Cut::NONE { 1 } else { runs };
+    let (started, span) =
+        (Instant::now(), args.minutes.map(|minutes| Duration::from_secs_f64(minutes.max(0.0) * 60.0)));
     let limit_ps = args.hours_sim.map_or(u64::MAX, |hours| (hours * PS_PER_HOUR) as u64);
     let bar = progress(args, runs, limit_ps);
     let mut sum = Sum::default();
     let mut out = std::io::stdout().lock();
-    while sum.runs < runs && sum.simulated_ps < limit_ps {
+    let is_time_over = || span.is_some_and(|span| started.elapsed() >= span);
+    while sum.runs < runs && sum.simulated_ps < limit_ps && !is_time_over() {
         let seed = args.seed.wrapping_add(sum.runs);
-        let report = run_seed(seed, 1, args.pcap.as_deref()).with_context(|| format!("seed {seed}"))?;
+        let report = play(args, seed, &cut).with_context(|| format!("seed {seed}"))?;
         sum.runs += 1;
         sum.simulated_ps += report.simulated_ps;
         sum.messages += report.messages;
@@ -82,7 +114,7 @@ pub fn run(args: &VoprArgs) -> anyhow::Result<ExitCode> {
             serde_json::to_writer(&mut out, &report)?;
             writeln!(out)?;
         } else if !report.is_good() || args.describe {
-            bar.suspend(|| print(&mut out, &report))?;
+            bar.suspend(|| print(&mut out, &report, &cut))?;
         }
         bar.set_position(if limit_ps == u64::MAX { sum.runs } else { sum.simulated_ps / 1_000_000 });
         bar.set_message(format!("seed {seed}, {} messages, {} frames", sum.messages, sum.frames));
@@ -112,6 +144,37 @@ pub fn run(args: &VoprArgs) -> anyhow::Result<ExitCode> {
     Ok(if sum.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
+/// Plays a seed, on several threads too if that is asked for.
+fn play(args: &VoprArgs, seed: u64, cut: &Cut) -> anyhow::Result<Report> {
+    let scenario = Scenario::draw_cut(seed, cut);
+    let mut report = run_scenario(&scenario, 1, args.pcap.as_deref())?;
+    if args.threads > 1 && run_scenario(&scenario, args.threads, None)? != report {
+        report.violations.push(format!("{} threads come to another end than one", args.threads));
+        report.replay = Some(format!("{} --threads {}", replay(seed, cut), args.threads));
+    }
+    Ok(report)
+}
+
+fn print_shrunk(args: &VoprArgs) -> anyhow::Result<ExitCode> {
+    let on_step = |cut: &Cut, fails: bool| {
+        if !args.json {
+            eprintln!("{}: {}", replay(args.seed, cut), if fails { "fails" } else { "good" });
+        }
+    };
+    let mut out = std::io::stdout().lock();
+    let Some((cut, report)) = shrink(args.seed, on_step)? else {
+        writeln!(out, "seed {}: good", args.seed)?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    if args.json {
+        serde_json::to_writer(&mut out, &report)?;
+        writeln!(out)?;
+    } else {
+        print(&mut out, &report, &cut)?;
+    }
+    Ok(ExitCode::FAILURE)
+}
+
 fn progress(args: &VoprArgs, runs: u64, limit_ps: u64) -> ProgressBar {
     if args.json || !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
@@ -121,18 +184,14 @@ fn progress(args: &VoprArgs, runs: u64, limit_ps: u64) -> ProgressBar {
     ProgressBar::new(length).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
-fn print(out: &mut impl Write, report: &Report) -> std::io::Result<()> {
+fn print(out: &mut impl Write, report: &Report, cut: &Cut) -> std::io::Result<()> {
     if report.is_good() {
         writeln!(out, "seed {}: good", report.seed)?;
-        return Scenario::draw(report.seed).describe().iter().try_for_each(|line| writeln!(out, "  {line}"));
+        let scenario = Scenario::draw_cut(report.seed, cut);
+        return scenario.describe().iter().try_for_each(|line| writeln!(out, "  {line}"));
     }
     writeln!(out, "seed {}: FAILED", report.seed)?;
     report.violations.iter().try_for_each(|what| writeln!(out, "  ! {what}"))?;
     report.story.iter().try_for_each(|line| writeln!(out, "  {line}"))?;
-    writeln!(out, "  replay: {}", replay(report.seed))
-}
-
-/// The command that plays a seed again.
-pub fn replay(seed: u64) -> String {
-    format!("cargo run -p nic-vopr -- --seed {seed} --runs 1")
+    report.replay.iter().try_for_each(|command| writeln!(out, "  replay: {command}"))
 }

@@ -37,6 +37,13 @@ pub struct Faults {
 }
 
 impl Faults {
+    /// Forgets the faults that are not kept; what was drawn with them in mind stays.
+    pub(crate) fn keep(&mut self, is_kept: impl Fn(u64) -> bool) {
+        let numbers: Vec<usize> = (0..self.list.len()).filter(|number| is_kept(*number as u64)).collect();
+        self.list = numbers.iter().map(|number| self.list[*number].clone()).collect();
+        self.texts = numbers.iter().map(|number| self.texts[*number].clone()).collect();
+    }
+
     /// Puts them in force.
     ///
     /// # Errors
@@ -118,7 +125,8 @@ fn add_rule(draw: &mut Draw, network: &Network, faults: &mut Faults) {
     faults.has_damage |= matches!(action, Action::Corrupt { is_found_by_fcs: false, .. });
     faults.is_heavy |= loss_ppm > 20_000 || matches!(action, Action::Burst { .. } | Action::Nth { .. });
     let (from_ps, until_ps) = span(draw, faults.end_ps, u64::MAX);
-    faults.texts.push(format!("{select:?}: {text}, {} to {} us", from_ps / US, until_ps / US));
+    let number = faults.list.len();
+    faults.texts.push(format!("fault {number}: {select:?}: {text}, {} to {} us", from_ps / US, until_ps / US));
     faults.list.push(Fault::Rule(select, Rule::new(action).during(from_ps, until_ps)));
 }
 
@@ -155,7 +163,8 @@ fn add_outage(draw: &mut Draw, network: &Network, faults: &mut Faults) {
     let (from_ps, until_ps) = span(draw, faults.end_ps, if can_kill { 1_000 * US } else { u64::MAX });
     let is_silent = draw.percent(40);
     let how = if is_silent { "silently dead" } else { "down" };
-    faults.texts.push(format!("{select:?}: {how} from {} to {} us", from_ps / US, until_ps / US));
+    let number = faults.list.len();
+    faults.texts.push(format!("fault {number}: {select:?}: {how} from {} to {} us", from_ps / US, until_ps / US));
     faults.list.push(if is_silent {
         Fault::Rule(select, Rule::loss(1_000_000).during(from_ps, until_ps))
     } else {

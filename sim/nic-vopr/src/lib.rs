@@ -16,19 +16,24 @@ pub mod draw;
 
 // What happens.
 pub mod faults;
+mod messages;
 pub mod network;
 pub mod plan;
 mod traffic;
+mod tuning;
 
 // Who it happens to.
 pub mod host;
 pub mod memory;
+mod tags;
 
 // What has to hold.
 mod check;
 
 pub mod run;
 
+pub mod shrink;
+
 pub mod cli;
 
-pub use run::{run_scenario, run_seed, Report, Scenario};
+pub use run::{replay, run_scenario, run_seed, Cut, Report, Scenario};

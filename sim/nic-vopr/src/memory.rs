@@ -28,6 +28,8 @@ pub struct GuardedMemory {
     bytes: Vec<u8>,
     /// In the order of their addresses.
     regions: Vec<Region>,
+    /// Parts that were taken away.
+    revoked: Vec<Region>,
     violation: Option<String>,
 }
 
@@ -78,6 +80,11 @@ impl GuardedMemory {
         self.violation.take()
     }
 
+    /// From now on nothing of `region` may be touched.
+    pub fn revoke(&mut self, region: Region) {
+        self.revoked.push(region);
+    }
+
     fn check(&mut self, iova: u64, len_bytes: u32, is_write: bool) -> Result<std::ops::Range<usize>, Fault> {
         let end = iova.saturating_add(u64::from(len_bytes));
         let index = self.regions.partition_point(|region| region.iova <= iova);
@@ -87,6 +94,11 @@ impl GuardedMemory {
             let what = if is_write { "write" } else { "read" };
             let near = region.map_or("before every region".into(), |r| format!("after the start of {r:x?}"));
             self.violation.get_or_insert(format!("{what} of {len_bytes} bytes at {iova:#x}, {near}"));
+            return Err(Fault { iova, len_bytes });
+        }
+        if let Some(gone) = self.revoked.iter().find(|gone| gone.iova < end && iova < gone.iova + gone.len) {
+            let what = if is_write { "write" } else { "read" };
+            self.violation.get_or_insert(format!("{what} of {len_bytes} bytes at {iova:#x}, taken away: {gone:x?}"));
             return Err(Fault { iova, len_bytes });
         }
         Ok((iova - BASE) as usize..(end - BASE) as usize)
@@ -131,6 +143,9 @@ mod tests {
             let result = if is_write { memory.write(iova, &byte) } else { memory.read(iova, 1).map(|_| ()) };
             assert!(result.is_err() && memory.take_violation().is_some(), "{iova:#x}");
         }
-        assert!(memory.read(source.iova, 11).is_err());
+        assert!(memory.read(source.iova, 11).is_err() && memory.take_violation().is_some());
+        memory.revoke(Region { iova: target.iova + 4, len: 2, ..target });
+        assert!(memory.write(target.iova + 3, &byte).is_ok() && memory.read(target.iova + 6, 4).is_ok());
+        assert!(memory.read(target.iova, 5).is_err() && memory.take_violation().is_some());
     }
 }

@@ -15,7 +15,7 @@ use nic_model::mr::Mr;
 use nic_model::work::{CqeOp, RecvWr, SendWr};
 use nic_spec::num::Rkey;
 
-use crate::memory::GuardedMemory;
+use crate::memory::{GuardedMemory, Region};
 
 /// A request that waits to be posted.
 #[derive(Clone, Copy, Debug)]
@@ -24,6 +24,8 @@ pub enum Request {
     Send(SendWr),
     /// On the receive queue.
     Recv(RecvWr),
+    /// On the send queue, when everything else of the connection is done at this host.
+    Farewell(SendWr),
 }
 
 /// Requests of one queue of a stream, posted in their order.
@@ -60,6 +62,8 @@ pub struct Expected {
     pub is_signaled: bool,
     /// The request is a bad one: it must not succeed.
     pub is_bad: bool,
+    /// The connection's last message of a side, or the receive for it.
+    pub is_farewell: bool,
     /// It comes after everything before it in its queue, even in an unordered stream.
     pub is_barrier: bool,
     /// What memory holds at a bus address when the completion is seen.
@@ -68,12 +72,85 @@ pub struct Expected {
     pub queue: usize,
 }
 
+/// How a connection comes to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Begin {
+    /// It is there at the start: both sides agreed on it by other means.
+    Agreed,
+    /// This side asks for it.
+    Asks {
+        /// Whom for.
+        service: u16,
+        /// Not before this, picoseconds.
+        at_ps: u64,
+        /// Nor before this connection of the same host is over; it has the same id.
+        after: Option<usize>,
+    },
+    /// This side grants it.
+    Grants {
+        /// As what.
+        service: u16,
+        /// With so many paths at most.
+        paths_max: u16,
+    },
+}
+
+/// A connection as one side plans it.
+#[derive(Clone, Debug)]
+pub struct ConnPlan {
+    /// Its configuration, or the template of what is granted.
+    pub config: ConnConfig,
+    /// How it comes to be.
+    pub begin: Begin,
+    /// It is ended when everything is done.
+    pub ends: bool,
+    /// This side ends it; both may.
+    pub closes: bool,
+}
+
+/// What the administrator of a host does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Act {
+    /// Switches a path off for new packets.
+    Deny {
+        /// Index of the connection.
+        conn: usize,
+        /// The path, if there is such a one.
+        path: u8,
+    },
+    /// Takes that back.
+    Permit {
+        /// Index of the connection.
+        conn: usize,
+        /// The path.
+        path: u8,
+    },
+    /// Lets a connection begin no new message.
+    Pause {
+        /// Its index.
+        conn: usize,
+    },
+    /// Takes that back.
+    Resume {
+        /// Index of the connection.
+        conn: usize,
+    },
+    /// Takes the key of a memory region away: from then on nothing of it may be touched.
+    Revoke {
+        /// Row of the table.
+        row: u32,
+        /// The memory.
+        region: Region,
+    },
+}
+
 /// Whether a connection survives the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// It does, and everything asked of it succeeds.
     Lives,
-    /// This side asks for something bad: with it the connection fails here, and every request completes, some in error.
+    /// This side asks for something bad, or for something that may be taken away first: with it the connection fails
+    /// here, and every request completes, some in error.
     Fails,
     /// The peer asks for something bad: it goes silent, and this side may or may not find out.
     Bereaved,
@@ -93,6 +170,10 @@ pub struct Queue {
 pub struct HostPlan {
     /// Its card.
     pub nic: NicConfig,
+    /// What its card's clock shows at the start, picoseconds.
+    pub clock_ps: u64,
+    /// How many of a hundred frames reach it with VLAN tags.
+    pub tag_percent: u64,
     /// Its memory at the start.
     pub memory: GuardedMemory,
     /// What its memory holds at the end.
@@ -104,7 +185,7 @@ pub struct HostPlan {
     /// Its memory regions, row by row.
     pub mrs: Vec<Mr>,
     /// Its connections.
-    pub conns: Vec<ConnConfig>,
+    pub conns: Vec<ConnPlan>,
     /// What becomes of each.
     pub fates: Vec<Fate>,
     /// What it asks for.
@@ -113,6 +194,8 @@ pub struct HostPlan {
     pub expected: Vec<Expected>,
     /// The same by queue.
     pub queues: Vec<Queue>,
+    /// What its administrator does and when, picoseconds; sorted when all is drawn.
+    pub acts: Vec<(u64, Act)>,
     /// Messages that it begins.
     pub tx_messages: u64,
     /// Messages that peers begin towards it.
@@ -147,10 +230,21 @@ pub struct Plan {
     pub counters: Vec<Counter>,
     /// Connections in which something bad is asked for.
     pub doomed_conns: u64,
+    /// Connections that are ended by packets.
+    pub ended_conns: u64,
     /// Payload bytes of all messages.
     pub bytes: u64,
     /// When the last request may be posted, picoseconds.
     pub end_ps: u64,
     /// In words.
     pub text: String,
+}
+
+impl Plan {
+    /// Brings into order what was drawn connection by connection.
+    pub(crate) fn seal(&mut self) {
+        for host in &mut self.hosts {
+            host.acts.sort_by_key(|(at_ps, _)| *at_ps);
+        }
+    }
 }

@@ -18,15 +18,41 @@ use crate::traffic::draw_plan;
 const US: u64 = 1_000_000;
 const MS: u64 = 1_000 * US;
 /// How long after the last fault and the last request everything must be done: more than any timer that may be set.
-const PATIENCE_PS: u64 = 20_000 * MS;
+const PATIENCE_PS: u64 = 2_000 * MS;
 /// How long nothing more may happen after the end.
 const SILENCE_PS: u64 = 20 * MS;
+
+/// A part of what a seed stands for: what is left when a failing run was made smaller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cut {
+    /// Numbers of the faults that are kept; `None` keeps all.
+    pub faults: Option<Vec<u64>>,
+    /// Numbers of the connections that are kept; `None` keeps all.
+    pub connections: Option<Vec<u64>>,
+    /// Messages of each direction of a stream, at most.
+    pub messages_max: u64,
+}
+
+impl Cut {
+    /// Nothing is cut.
+    pub const NONE: Cut = Cut { faults: None, connections: None, messages_max: u64::MAX };
+
+    pub(crate) fn has_fault(&self, number: u64) -> bool {
+        self.faults.as_ref().is_none_or(|kept| kept.contains(&number))
+    }
+
+    pub(crate) fn has_connection(&self, number: u64) -> bool {
+        self.connections.as_ref().is_none_or(|kept| kept.contains(&number))
+    }
+}
 
 /// What a seed stands for.
 #[derive(Clone)]
 pub struct Scenario {
     /// The seed.
     pub seed: u64,
+    /// How much of it.
+    pub cut: Cut,
     /// Where.
     pub network: Network,
     /// What goes wrong.
@@ -38,10 +64,16 @@ pub struct Scenario {
 impl Scenario {
     /// Draws it.
     pub fn draw(seed: u64) -> Scenario {
+        Scenario::draw_cut(seed, &Cut::NONE)
+    }
+
+    /// Draws a part of it.
+    pub fn draw_cut(seed: u64, cut: &Cut) -> Scenario {
         let network = draw_network(&mut Draw::new(seed, 0));
-        let faults = draw_faults(&mut Draw::new(seed, 1), &network);
-        let plan = draw_plan(&mut Draw::new(seed, 2), &network, &faults);
-        Scenario { seed, network, faults, plan }
+        let mut faults = draw_faults(&mut Draw::new(seed, 1), &network);
+        let plan = draw_plan(seed, &network, &faults, cut);
+        faults.keep(|number| cut.has_fault(number));
+        Scenario { seed, cut: cut.clone(), network, faults, plan }
     }
 
     /// In words, a line each.
@@ -56,6 +88,8 @@ impl Scenario {
 pub struct Report {
     /// The seed.
     pub seed: u64,
+    /// How to play it again, if something should not have happened.
+    pub replay: Option<String>,
     /// Simulated time, picoseconds.
     pub simulated_ps: u64,
     /// Messages that were to be delivered.
@@ -89,6 +123,21 @@ impl Report {
     pub fn is_good(&self) -> bool {
         self.violations.is_empty()
     }
+}
+
+/// The command that plays a seed again.
+pub fn replay(seed: u64, cut: &Cut) -> String {
+    let mut command = format!("nicsim vopr --seed {seed} --runs 1");
+    for (option, kept) in [("--only-faults", &cut.faults), ("--only-connections", &cut.connections)] {
+        if let Some(kept) = kept {
+            let kept: Vec<String> = kept.iter().map(u64::to_string).collect();
+            command += &format!(" {option}={}", kept.join(","));
+        }
+    }
+    if cut.messages_max < u64::MAX {
+        command += &format!(" --messages {}", cut.messages_max);
+    }
+    command
 }
 
 /// Plays a seed on so many threads; the report does not depend on their number.
@@ -185,6 +234,7 @@ fn report(fabric: &Fabric, scenario: &Scenario, hosts: u32, violations: Vec<Stri
     let digest = nodes.iter().fold(stats.delivered_bytes, |sum, node| sum.rotate_left(7) ^ node.digest());
     Report {
         seed: scenario.seed,
+        replay: (!violations.is_empty()).then(|| replay(scenario.seed, &scenario.cut)),
         simulated_ps: fabric.now_ps(),
         messages: scenario.plan.hosts.iter().map(|host| host.tx_messages).sum(),
         bytes: scenario.plan.bytes,

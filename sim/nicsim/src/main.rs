@@ -32,12 +32,15 @@ enum Command {
     Transfer(transfer::TransferArgs),
     /// Run experiments from plan files: many modelled cards, workloads, faults, another transport to compare with
     Fabric(fabric::FabricArgs),
+    /// Play random networks, workloads and faults, and check every promise of the protocol
+    Vopr(nic_vopr::cli::VoprArgs),
 }
 
 fn main() -> ExitCode {
     let result = match Args::parse().command {
         Command::Transfer(args) => transfer::run(&args),
         Command::Fabric(args) => fabric::run(&args),
+        Command::Vopr(args) => nic_vopr::cli::run(&args),
     };
     result.unwrap_or_else(|error| {
         if output::is_closed_pipe(&error) {

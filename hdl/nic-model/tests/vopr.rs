@@ -1,0 +1,109 @@
+//! What seeded fault runs (`nicsim vopr`) found, each in its smallest form.
+
+mod bench;
+
+use bench::{local, remote, Bench, Cable, Fate, US};
+use nic_model::wire::packet::Body;
+use nic_model::wire::parser::{parse, PortFilter};
+use nic_model::work::{Event, SendOp, SendWr};
+use nic_model::ConnState;
+use nic_spec::csr::stats::Counter;
+use nic_spec::desc::Status;
+
+const ANY: PortFilter = PortFilter { mac: None, udp_dport: 4791, frame_bytes_max: 9216, elide_icrc: false };
+
+/// M-043: the first of many reads is lost; those after it fill the responder, whose limit is smaller.
+#[test]
+fn reads_that_wait_for_one_that_is_missing_leave_room_for_it() {
+    let mut b = Bench::new(1, Cable::default(), 1, 1 << 20);
+    b.fill(1);
+    let [tx, _] = b.connect(0, 4, |side, cfg| cfg.transport.reads_max = [16, 1][side]);
+    let mut left = 1;
+    b.hook = Some(Box::new(move |_, from, _, frame| match parse(frame, &ANY).map(|p| p.body) {
+        Ok(Body::ReadReq(..)) if from == 0 && left > 0 => {
+            left -= 1;
+            Fate::Drop
+        }
+        _ => Fate::Pass,
+    }));
+    for i in 0..8 {
+        let read = SendOp::Read { remote: remote(i * 1000) };
+        b.nics[0].post_send(b.now, tx, 1, SendWr::new(i, read, local(i * 1000), 1000)).expect("room");
+    }
+    b.run(20_000 * US);
+    let done: Vec<_> = b.completions(0, 0).iter().map(|c| (c.wr_id, c.status)).collect();
+    assert_eq!(done, (0..8).map(|i| (i, Status::Ok)).collect::<Vec<_>>());
+    assert!(b.mems[0].bytes[..8000] == b.mems[1].bytes[..8000]);
+}
+
+/// M-044: a key is taken away when the peer has its answer, but the acknowledgement of it is lost.
+#[test]
+fn an_answer_that_arrived_is_not_read_again_when_its_memory_is_gone() {
+    let mut b = Bench::new(1, Cable::default(), 1, 1 << 20);
+    b.fill(1);
+    let [tx, rx] = b.connect(0, 4, |_, _| ());
+    let mut is_deaf = true;
+    b.hook = Some(Box::new(move |now, from, _, frame| match parse(frame, &ANY).map(|p| p.body) {
+        // Acknowledgements of the answer are lost for long enough that a timer repeats it.
+        Ok(Body::Ack(_) | Body::ProbeRsp(_)) if from == 0 && is_deaf => {
+            is_deaf = now.0 < 2_000 * US;
+            Fate::Drop
+        }
+        _ => Fate::Pass,
+    }));
+    let read = SendOp::Read { remote: remote(0) };
+    b.nics[0].post_send(b.now, tx, 1, SendWr::new(1, read, local(0), 10_000)).expect("room");
+    b.run(30 * US);
+    assert_eq!(b.completions(0, 0).iter().map(|c| c.status).collect::<Vec<_>>(), [Status::Ok]);
+    let asked = b.nics[1].counters().get(Counter::TxProbe);
+    b.nics[1].mrs().set(0, None);
+    b.mems[1].bytes.clear();
+    b.run(50_000 * US);
+    assert!(b.nics[1].counters().get(Counter::TxProbe) > asked, "it was to be repeated");
+    assert_eq!(b.nics[1].counters().get(Counter::DmaReadError), 0);
+    assert_eq!(b.nics[1].conn_state(rx), Some(ConnState::Rts));
+    assert_eq!(b.nics[1].paths(rx).map(|p| p.in_flight_pkts()), Some(0));
+}
+
+/// M-044: a key is taken away while the answer is under way, and part of it is lost.
+#[test]
+fn an_answer_whose_memory_is_gone_fails_where_it_would_be_read() {
+    let mut b = Bench::new(1, Cable::default(), 1, 1 << 20);
+    let [tx, rx] = b.connect(0, 8, |_, cfg| cfg.transport.idle_redundancy = false);
+    let mut count = 0;
+    b.hook = Some(Box::new(move |_, from, _, frame| match parse(frame, &ANY).map(|p| p.body) {
+        Ok(Body::ReadRsp(..)) if from == 1 => {
+            count += 1;
+            if count == 2 {
+                Fate::Drop
+            } else {
+                Fate::Pass
+            }
+        }
+        _ => Fate::Pass,
+    }));
+    let read = SendOp::Read { remote: remote(0) };
+    b.nics[0].post_send(b.now, tx, 1, SendWr::new(1, read, local(0), 20_000)).expect("room");
+    let is_all_sent = |b: &mut Bench| b.nics[1].paths(rx).is_some_and(|p| p.in_flight_pkts() == 5);
+    assert!(b.run_until(100 * US, is_all_sent));
+    b.nics[1].mrs().set(0, None);
+    b.mems[1].bytes.clear();
+    b.run(10_000 * US);
+    assert_eq!(b.nics[1].counters().get(Counter::DmaReadError), 0);
+    let failed = Event::ConnError { conn: rx, status: Status::LocProt };
+    assert!(std::iter::from_fn(|| b.nics[1].poll_event()).any(|e| e == failed));
+    assert!(b.completions(0, 0).iter().all(|c| c.status != Status::Ok));
+}
+
+/// E-001: a port loses its link while a connection is asked for, whose number at the peer nobody knows yet.
+#[test]
+fn a_connection_that_is_asked_for_tells_nobody_about_planes() {
+    let mut b = Bench::new(1, Cable::default(), 2, 1 << 12);
+    let cfg = bench::conn_config(0, 5, 4, 2);
+    b.nics[0].connect(b.now, 7, cfg).expect("a free row");
+    b.nics[0].set_link(b.now, 1, false);
+    b.run(100 * US);
+    b.nics[0].set_link(b.now, 1, true);
+    b.run(900 * US);
+    assert_eq!(b.sent, 2, "a request and its refusal");
+}
