@@ -1,6 +1,6 @@
 //! Acknowledgements, both sides: what the receiver owes and says, what the sender learns.
 
-use crate::connection::Connection;
+use crate::connection::{Connection, TrafficClass};
 use crate::core::Core;
 use crate::memory::HostMemory;
 use crate::plane::Control;
@@ -9,14 +9,14 @@ use crate::time::{Time, NS_PS};
 use crate::timer::TimerKey;
 use crate::transport::path::{AckContext, AckInfo};
 use crate::transport::rx_path::{AckDue, Arrival, Trigger, Verdict};
-use crate::wire::emit::{emit_draft, Draft};
-use crate::wire::frame::{Frame, Payload};
+use crate::wire::emit::{emit_ack, Head, Route};
+use crate::wire::frame::Frame;
 use crate::wire::packet::{Ack, Body, Message, Packet};
 use nic_spec::consts::{HOLD_UNIT_NS, SYNDROME_ACK};
 use nic_spec::csr::stats::Counter;
 use nic_spec::desc::Status;
 use nic_spec::num::Psn;
-use nic_spec::wire::{NakReason, ECN_CE};
+use nic_spec::wire::{NakReason, Opcode, ECN_CE};
 
 /// Unit of the residency, ps.
 const HOLD_UNIT_PS: u64 = HOLD_UNIT_NS as u64 * NS_PS;
@@ -53,7 +53,7 @@ impl Connection {
                 Ok(()) => {
                     core.counters.count(Counter::RxData);
                     core.counters.add(Counter::RxDataBytes, arrival.len_bytes.into());
-                    if core.cfg.hints && arrival.len_bytes > 0 {
+                    if core.has_hints && arrival.len_bytes > 0 {
                         arrival.ack_now |= core.hints.on_data(now, self.hint_index, arrival.len_bytes);
                     }
                     self.last_rx_path = Some(p.path);
@@ -151,7 +151,7 @@ impl Connection {
             row.ack_queued = false;
             row.acknowledged();
         }
-        let hint = core.cfg.hints.then(|| core.hints.tell(self.hint_index)).filter(|(_, mbps)| *mbps != 0);
+        let hint = core.has_hints.then(|| core.hints.tell(self.hint_index)).filter(|(_, mbps)| *mbps != 0);
         let ack = Ack {
             ce: trigger.ce,
             dup: trigger.dup,
@@ -176,10 +176,10 @@ impl Connection {
             (None, true) => Counter::TxAckShort,
             (None, false) => Counter::TxAckLong,
         });
-        let mut draft = Draft::new(now.ticks(self.cfg.transport.tick_ps));
-        draft.body = if trigger.is_probe && refused.is_none() { Body::ProbeRsp(ack) } else { Body::Ack(ack) };
-        let Some(template) = self.ack_template(core, now, path, port, sport) else { return false };
-        emit_draft(template, &draft, Payload::EMPTY, &core.emit, out);
+        let head = Head::new(now.ticks(self.cfg.transport.tick_ps));
+        let opcode = if trigger.is_probe && refused.is_none() { Opcode::ProbeRsp } else { Opcode::Ack };
+        let Some(template) = self.template(core, port, TrafficClass::Control) else { return false };
+        emit_ack(template, Route { path, epoch: 0, sport }, &head, opcode, &ack, &core.emit, out);
         true
     }
 
@@ -341,6 +341,6 @@ pub(crate) fn push_control(core: &mut Core, port: u8, control: Control) {
         _ => core.planes.iter().position(|q| q.link_up).unwrap_or(0),
     };
     if let Some(queue) = core.planes.get_mut(at) {
-        queue.control.push_back(control);
+        queue.push_control(control);
     }
 }

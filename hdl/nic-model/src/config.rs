@@ -4,8 +4,9 @@ use crate::time::{MS_PS, NS_PS, US_PS};
 use alloc::vec::Vec;
 use nic_spec::consts;
 
-/// Tunables of one connection's transport. Times in picoseconds.
+/// Tunables of one connection's transport. Times in picoseconds. In memory, what every packet needs comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
 pub struct TransportConfig {
     /// Tick of the clock that packets carry.
     pub tick_ps: u64,
@@ -19,41 +20,47 @@ pub struct TransportConfig {
     pub ack_bytes: u32,
     /// Acknowledge after this long.
     pub ack_delay_ps: u64,
+    /// Smallest tail-loss probe timeout.
+    pub tlp_min_ps: u64,
+    /// A limiting hint that expired while the connection was idle still holds for the first round trip of its next
+    /// burst, this long after at most; 0 = not at all. For senders that meet at one receiver again and again.
+    pub hint_cache_ps: u64,
+    /// After this long without a packet a path falls back to `path_init_pkts`.
+    pub idle_restart_ps: u64,
+    /// Tail-loss probes before the retransmission timeout.
+    pub tlp_limit: u8,
+    /// Send the newest unacknowledged packets once more when the connection has nothing else to do.
+    pub idle_redundancy: bool,
+    /// Send a marker at once when a path goes idle with data outstanding.
+    pub tail_marker: bool,
+    /// Open as many paths as rate and round trip ask for, within `paths_min` and `paths_max`.
+    pub bootstrap: bool,
+    /// Incomplete messages of a stream, at most 64.
+    pub msgs_max: u32,
     /// Retransmission timeout before the first round-trip sample.
     pub rto_init_ps: u64,
     /// Smallest retransmission timeout.
     pub rto_min_ps: u64,
     /// Largest retransmission timeout.
     pub rto_max_ps: u64,
-    /// Timeouts in a row on one path before it is given up.
-    pub retry_limit: u8,
-    /// Smallest tail-loss probe timeout.
-    pub tlp_min_ps: u64,
-    /// Tail-loss probes before the retransmission timeout.
-    pub tlp_limit: u8,
-    /// Reorder window at start, as a fraction of SRTT in 1/256; 0 for networks that keep each path in order.
-    pub reorder_of_srtt_q8: u32,
     /// How long a round-trip minimum is remembered.
     pub min_rtt_period_ps: u64,
+    /// Reorder window at start, as a fraction of SRTT in 1/256; 0 for networks that keep each path in order.
+    pub reorder_of_srtt_q8: u32,
+    /// Packets over which that fraction is taken at least.
+    pub heavy_loss_pkts: u32,
+    /// A window's loss above this fraction (1/256) is congestion.
+    pub heavy_loss_q8: u32,
+    /// Timeouts in a row on one path before it is given up.
+    pub retry_limit: u8,
     /// Re-aims on one plane before another plane is tried.
     pub reaims_per_plane: u8,
     /// Interval of probes on a dead path.
     pub probe_interval_ps: u64,
     /// Good probes that bring a dead path back.
     pub probe_good: u8,
-    /// A window's loss above this fraction (1/256) is congestion.
-    pub heavy_loss_q8: u32,
-    /// Packets over which that fraction is taken at least.
-    pub heavy_loss_pkts: u32,
-    /// After this long without a packet a path falls back to `path_init_pkts`.
-    pub idle_restart_ps: u64,
-    /// A limiting hint that expired while the connection was idle still holds for the first round trip of its next
-    /// burst, this long after at most; 0 = not at all. For senders that meet at one receiver again and again.
-    pub hint_cache_ps: u64,
     /// Packets of a connection in flight until the first acknowledgement.
     pub conn_init_pkts: u32,
-    /// Open as many paths as rate and round trip ask for, within the two limits that follow.
-    pub bootstrap: bool,
     /// Fewest paths.
     pub paths_min: u32,
     /// Most paths, at most 256.
@@ -68,16 +75,10 @@ pub struct TransportConfig {
     pub rnr_retry_limit: u8,
     /// Reads and atomic operations in flight, asked for and answered alike.
     pub reads_max: u32,
-    /// Incomplete messages of a stream, at most 64.
-    pub msgs_max: u32,
     /// Requests that a send queue holds.
     pub sq_depth: u32,
     /// Receives that a receive queue holds.
     pub rq_depth: u32,
-    /// Send the newest unacknowledged packets once more when the connection has nothing else to do.
-    pub idle_redundancy: bool,
-    /// Send a marker at once when a path goes idle with data outstanding.
-    pub tail_marker: bool,
 }
 
 impl Default for TransportConfig {

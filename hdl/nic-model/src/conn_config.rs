@@ -48,8 +48,9 @@ impl StreamConfig {
     }
 }
 
-/// One connection as its side sees it.
+/// One connection as its side sees it. In memory, what every packet needs comes first.
 #[derive(Clone, Debug)]
+#[repr(C)]
 pub struct ConnConfig {
     /// Its id on this side; its low bits choose the row.
     pub local_id: Qpn,
@@ -67,6 +68,12 @@ pub struct ConnConfig {
     pub dscp_control: u8,
     /// IPv6 rather than IPv4.
     pub is_ipv6: bool,
+    /// Weight of the connection when this side shares out its inbound bandwidth.
+    pub hint_weight: u32,
+    /// Tunables.
+    pub transport: TransportConfig,
+    /// Congestion control of this side's paths.
+    pub cc: Arc<dyn CongestionControl>,
     /// Own and peer's address on each plane.
     pub addresses: Vec<(Address, Address)>,
     /// Paths on which this side sends; index = path_id.
@@ -75,12 +82,6 @@ pub struct ConnConfig {
     pub rx_paths: Vec<PathConfig>,
     /// Streams.
     pub streams: Vec<StreamConfig>,
-    /// Tunables.
-    pub transport: TransportConfig,
-    /// Congestion control of this side's paths.
-    pub cc: Arc<dyn CongestionControl>,
-    /// Weight of the connection when this side shares out its inbound bandwidth.
-    pub hint_weight: u32,
 }
 
 impl ConnConfig {
@@ -122,20 +123,34 @@ impl ConnConfig {
 
 /// From the id of a stream to its index.
 #[derive(Clone, Debug)]
-pub(crate) struct StreamIndex(Vec<(u16, u16)>);
+pub(crate) struct StreamIndex {
+    /// The smallest id and its index, beside which most connections have no other.
+    first: (u16, u16),
+    sorted: Vec<(u16, u16)>,
+}
 
 impl StreamIndex {
     /// Of these streams.
     pub fn new(streams: &[StreamConfig]) -> Self {
-        let mut ids: Vec<(u16, u16)> = streams.iter().enumerate().map(|(i, s)| (s.id, i as u16)).collect();
-        ids.sort_unstable();
-        Self(ids)
+        let mut sorted: Vec<(u16, u16)> = streams.iter().enumerate().map(|(i, s)| (s.id, i as u16)).collect();
+        sorted.sort_unstable();
+        // No stream has id 0.
+        Self { first: sorted.first().copied().unwrap_or((0, 0)), sorted }
     }
 
     /// Index of the stream with this id.
+    #[inline]
     pub fn find(&self, id: u16) -> Option<usize> {
-        let at = self.0.binary_search_by_key(&id, |entry| entry.0).ok()?;
-        Some(self.0[at].1.into())
+        if id == self.first.0 && id != 0 {
+            return Some(self.first.1.into());
+        }
+        self.find_other(id)
+    }
+
+    #[inline(never)]
+    fn find_other(&self, id: u16) -> Option<usize> {
+        let at = self.sorted.binary_search_by_key(&id, |entry| entry.0).ok()?;
+        Some(self.sorted[at].1.into())
     }
 }
 

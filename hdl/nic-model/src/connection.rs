@@ -44,61 +44,63 @@ pub enum ConnState {
     Error,
 }
 
-/// A connection.
+/// A connection. In memory, what every packet touches comes first, since the working set of many connections is what
+/// limits the model's speed.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub(crate) struct Connection {
-    pub index: u32,
     pub state: ConnState,
-    pub cfg: ConnConfig,
-    pub paths: PathSet,
+    /// Data left since markers were last sent.
+    pub is_marker_owed: bool,
+    /// Planes whose ready queue holds this connection.
+    pub in_ready: u16,
+    /// Planes whose idle queue holds this connection.
+    pub in_idle: u16,
+    /// The path of the peer heard last.
+    pub last_rx_path: Option<u8>,
+    pub index: u32,
+    /// Its number in the hint engine.
+    pub hint_index: usize,
+    /// Cap of the window: twice the bandwidth-delay product.
+    pub window_max_pkts: u32,
+    pub reorder: ReorderTolerance,
     pub rx_paths: Vec<RxPath>,
+    /// Two for each plane: of data packets, of control packets.
+    templates: Vec<[Template; 2]>,
     pub requester: Requester,
     pub responder: Responder,
     pub pacer: Pacer,
     /// Round trip over all paths.
     pub rtt: Rtt,
-    pub reorder: ReorderTolerance,
-    /// Cap of the window: twice the bandwidth-delay product.
-    pub window_max_pkts: u32,
-    /// Round trip for which that was computed, ps.
-    pub window_for_ps: u64,
-    /// Its number in the hint engine.
-    pub hint_index: usize,
-    /// Planes whose ready queue holds this connection.
-    pub in_ready: u16,
-    /// Planes whose idle queue holds this connection.
-    pub in_idle: u16,
-    /// When a refusal may be sent again.
-    pub nak_free_at: Time,
-    /// Data left since markers were last sent.
-    pub is_marker_owed: bool,
+    pub paths: PathSet,
+    pub cfg: ConnConfig,
     /// When a mark was last reported.
     pub last_ce: Option<Time>,
-    /// Packets that the receiver refused for now.
-    pub parked: Vec<(u8, Psn)>,
-    pub pace_armed: Time,
-    pub retry_armed: Time,
-    /// The path of the peer heard last.
-    pub last_rx_path: Option<u8>,
+    /// Round trip for which the window's cap was computed, ps.
+    pub window_for_ps: u64,
     /// Descriptors just acknowledged; kept for its memory.
     pub acked: Vec<Desc>,
-    /// State of the choice of UDP source ports.
-    pub port_draw: u32,
     /// Source ports that worked lately, by plane.
     pub good_ports: Vec<GoodPorts>,
+    pub pace_armed: Time,
+    pub retry_armed: Time,
+    pub conn_armed: Time,
+    /// When a refusal may be sent again.
+    pub nak_free_at: Time,
+    /// Packets that the receiver refused for now.
+    pub parked: Vec<(u8, Psn)>,
+    /// Paths that the peer has still to open.
+    pub opening: Opening,
     /// Planes as this connection sees them.
     pub planes: ConnPlanes,
     /// Plane on which each path belongs.
     pub home: Vec<u8>,
-    /// Paths that the peer has still to open.
-    pub opening: Opening,
-    pub conn_armed: Time,
+    /// State of the choice of UDP source ports.
+    pub port_draw: u32,
     /// Bandwidth-delay product, packets.
     pub bdp_pkts: u32,
     /// Its beginning and end.
     pub handshake: Handshake,
-    pub data_templates: Vec<KeyedTemplate>,
-    pub ack_templates: Vec<KeyedTemplate>,
 }
 
 impl Connection {
@@ -140,8 +142,7 @@ impl Connection {
             conn_armed: Time::NEVER,
             bdp_pkts: 0,
             handshake: Handshake::none(),
-            data_templates: Vec::new(),
-            ack_templates: Vec::new(),
+            templates: alloc::vec![[Template::EMPTY; 2]; core.cfg.planes.len()],
             cfg,
         }
     }
@@ -163,7 +164,7 @@ impl Connection {
             let plane = missing.trailing_zeros() as usize;
             missing &= missing - 1;
             if let Some(queue) = core.planes.get_mut(plane) {
-                queue.ready.push_back(self.index);
+                queue.push_ready(self.index);
                 self.in_ready |= 1 << plane;
             }
         }
@@ -190,7 +191,7 @@ impl Connection {
             let plane = usize::from(path.plane);
             if !self.paths.set_rtx_queued(index, true) {
                 if let Some(queue) = core.planes.get_mut(plane) {
-                    queue.rtx.push_back((self.index, index as u8));
+                    queue.push_rtx((self.index, index as u8));
                 }
             }
         }
@@ -238,27 +239,21 @@ impl Connection {
         }
     }
 
-    /// Template of the data packets of path `index` by its present route.
-    pub fn data_template(&mut self, core: &Core, now: Time, index: usize) -> Option<&Template> {
-        let path = self.paths.get(index)?;
-        let key = (path.plane, path.epoch, path.sport);
-        if self.data_templates.get(index).is_none_or(|t| t.0 != key) {
-            let mut packet = self.packet(core, now, path.plane, path.sport);
-            (packet.path, packet.epoch) = (index as u8, path.epoch);
-            put_template(&mut self.data_templates, index, key, &packet, core);
+    /// Template of the packets that leave by `plane`.
+    #[inline]
+    pub fn template(&mut self, core: &Core, plane: u8, class: TrafficClass) -> Option<&Template> {
+        let at = usize::from(plane);
+        if !self.templates.get(at)?[class as usize].is_made() {
+            self.make_templates(core, plane);
         }
-        self.data_templates.get(index).map(|t| &t.1)
+        self.templates.get(at).map(|t| &t[class as usize])
     }
 
-    /// Template of the acknowledgements of the peer's path `path` that leave by `plane` and `sport`.
-    pub fn ack_template(&mut self, core: &Core, now: Time, path: u8, plane: u8, sport: u16) -> Option<&Template> {
-        let (key, index) = ((plane, 0, sport), usize::from(path));
-        if self.ack_templates.get(index).is_none_or(|t| t.0 != key) {
-            let mut packet = self.control_packet(core, now, plane, sport);
-            packet.path = path;
-            put_template(&mut self.ack_templates, index, key, &packet, core);
-        }
-        self.ack_templates.get(index).map(|t| &t.1)
+    #[cold]
+    fn make_templates(&mut self, core: &Core, plane: u8) {
+        let data = Template::new(&self.packet(core, Time::ZERO, plane, 0), core.cfg.udp_dport);
+        let control = Template::new(&self.control_packet(core, Time::ZERO, plane, 0), core.cfg.udp_dport);
+        self.templates[usize::from(plane)] = [data, control];
     }
 
     /// A control packet of this connection without body and payload.
@@ -318,8 +313,7 @@ impl Connection {
             paths.push(TxPath::open(p.plane, p.sport, p.epoch, p.first), now, &cfg.transport);
         }
         self.paths = paths;
-        self.data_templates.clear();
-        self.ack_templates.clear();
+        self.templates.fill([Template::EMPTY; 2]);
         self.rx_paths = cfg.rx_paths.iter().map(|p| RxPath::new(p.first, p.sport)).collect();
         self.home = cfg.tx_paths.iter().map(|p| p.plane).collect();
         self.planes = ConnPlanes::new(core.cfg.planes.len().min(cfg.addresses.len().max(1)));
@@ -328,16 +322,11 @@ impl Connection {
     }
 }
 
-/// A template and the plane, epoch and source port for which it was made.
-pub(crate) type KeyedTemplate = ((u8, u8, u16), Template);
-
-fn put_template(to: &mut Vec<KeyedTemplate>, index: usize, key: (u8, u8, u16), packet: &Packet, core: &Core) {
-    let template = Template::new(packet, core.cfg.udp_dport);
-    if index >= to.len() {
-        // A port of 0 is never used, so what fills the gap matches nothing.
-        to.resize(index + 1, ((0, 0, 0), template));
-    }
-    to[index] = (key, template);
+/// Which code point a packet carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TrafficClass {
+    Data,
+    Control,
 }
 
 #[cfg(test)]
@@ -348,9 +337,8 @@ mod tests {
     #[test]
     fn a_path_takes_at_most_a_kibibyte_on_both_sides_together() {
         // Sixteen packets in flight: 6 to 10 at 5 to 15 us and 400 Gb/s with twelve paths.
-        let tx = size_of::<TxPath>() + 16 * size_of::<InFlight>() + PathSet::ROW_BYTES;
+        let tx = PathSet::PATH_BYTES + 16 * size_of::<InFlight>();
         let rx = size_of::<RxPath>();
-        let templates = 2 * size_of::<KeyedTemplate>();
-        assert!(tx + rx + templates <= 1024, "{tx} + {rx} + {templates} bytes");
+        assert!(tx + rx <= 1024, "{tx} + {rx} bytes");
     }
 }

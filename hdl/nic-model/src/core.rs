@@ -7,6 +7,7 @@ use crate::plane::PlaneQueue;
 use crate::timer::Timers;
 use crate::transport::rate_hint::HintEngine;
 use crate::wire::emit::EmitConfig;
+use crate::wire::parser::PortFilter;
 use crate::work::{Cqe, Event};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -15,16 +16,21 @@ use nic_spec::csr::stats::Counter;
 /// Events kept for a host that does not fetch them; older ones are lost first.
 const EVENTS_MAX: usize = 4096;
 
-/// The shared part of a card.
+/// The shared part of a card. In memory, what every packet touches comes first.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Core {
-    pub cfg: NicConfig,
-    pub counters: Counters,
+    pub planes: Vec<PlaneQueue>,
+    /// A connection's id and this is its row.
+    pub row_mask: u32,
+    /// Inbound bandwidth is allotted.
+    pub has_hints: bool,
+    pub emit: EmitConfig,
     pub timers: Timers,
     pub mrs: MrTable,
-    pub planes: Vec<PlaneQueue>,
     pub hints: HintEngine,
-    pub emit: EmitConfig,
+    pub counters: Counters,
+    pub cfg: NicConfig,
     cqs: Vec<VecDeque<Cqe>>,
     events: VecDeque<Event>,
 }
@@ -32,16 +38,24 @@ pub(crate) struct Core {
 impl Core {
     pub fn new(cfg: NicConfig) -> Self {
         let hints = HintEngine::new(cfg.rate_mbps(), cfg.hint_eta_q8, cfg.hint_window_ps);
-        let planes = cfg.planes.iter().map(|_| PlaneQueue::default()).collect();
+        let filter = |mac: u64| PortFilter {
+            mac: (!cfg.promiscuous).then_some(mac),
+            udp_dport: cfg.udp_dport,
+            frame_bytes_max: cfg.frame_bytes_max,
+            elide_icrc: cfg.elide_icrc,
+        };
+        let planes = cfg.planes.iter().map(|p| PlaneQueue::new(filter(p.mac))).collect();
         let emit = EmitConfig { udp_dport: cfg.udp_dport, elide_icrc: cfg.elide_icrc };
         Self {
-            cfg,
-            counters: Counters::default(),
+            planes,
+            row_mask: cfg.conns_max - 1,
+            has_hints: cfg.hints,
+            emit,
             timers: Timers::default(),
             mrs: MrTable::default(),
-            planes,
             hints,
-            emit,
+            counters: Counters::default(),
+            cfg,
             cqs: Vec::new(),
             events: VecDeque::new(),
         }

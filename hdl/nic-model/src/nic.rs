@@ -28,7 +28,7 @@ use crate::wire::cm::{CmContent, CmError};
 use crate::wire::emit::emit_packet;
 use crate::wire::frame::Frame;
 use crate::wire::packet::{Body, Packet};
-use crate::wire::parser::{parse_into, PortFilter};
+use crate::wire::parser::parse_into;
 use crate::work::{ConnId, Cqe, Event, PostError, RecvWr, SendWr};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -38,9 +38,10 @@ use nic_spec::wire::{CmStatus, Opcode, CM_QPN};
 
 /// A card.
 #[derive(Debug)]
+#[repr(C)]
 pub struct Nic {
-    core: Core,
     conns: Vec<Option<Box<Connection>>>,
+    core: Core,
     listeners: Vec<Listener>,
     /// Connections that began here or were granted; makes nonces and ids differ.
     drawn: u32,
@@ -209,20 +210,14 @@ impl Nic {
         Ok(())
     }
 
-    /// A frame arrived at the port of `plane`.
+    /// A frame arrived at the port of `plane`; it is ignored when there is no such port.
     pub fn on_frame(&mut self, now: Time, plane: u8, frame: &Frame, mem: &mut dyn HostMemory) {
         let core = &mut self.core;
         core.counters.count(Counter::RxFrames);
         core.counters.add(Counter::RxBytes, frame.len_bytes().into());
-        let mac = core.cfg.planes.get(usize::from(plane)).map(|p| p.mac);
-        let filter = PortFilter {
-            mac: if core.cfg.promiscuous { None } else { mac },
-            udp_dport: core.cfg.udp_dport,
-            frame_bytes_max: core.cfg.frame_bytes_max,
-            elide_icrc: core.cfg.elide_icrc,
-        };
+        let Some(queue) = core.planes.get(usize::from(plane)) else { return };
         let mut packet = Packet::empty();
-        match parse_into(frame, &filter, &mut packet) {
+        match parse_into(frame, &queue.filter, &mut packet) {
             Ok(()) => self.on_packet(now, plane, &packet, mem),
             Err(counter) => core.counters.count(counter),
         }
@@ -240,7 +235,7 @@ impl Nic {
             return;
         }
         let core = &mut self.core;
-        let row = p.dest.get() & (core.cfg.conns_max - 1);
+        let row = p.dest.get() & core.row_mask;
         let Some(c) = find(&mut self.conns, row).filter(|c| c.cfg.local_id == p.dest) else {
             core.counters.count(Counter::RxUnknownConn);
             return;
@@ -253,7 +248,9 @@ impl Nic {
             core.counters.count(Counter::RxConnError);
             return;
         }
-        c.on_confirmed(core);
+        if c.state == ConnState::Rtr {
+            c.on_confirmed(core);
+        }
         match &p.body {
             Body::Ack(ack) => c.on_ack(core, now, ack, false),
             Body::ProbeRsp(ack) => c.on_ack(core, now, ack, true),
@@ -270,7 +267,7 @@ impl Nic {
         if core::mem::replace(&mut queue.link_up, is_up) == is_up {
             return;
         }
-        let (control, rtx) = (core::mem::take(&mut queue.control), core::mem::take(&mut queue.rtx));
+        let (control, rtx) = queue.take_urgent();
         let ports = self.core.cfg.planes.iter().zip(&self.core.planes);
         let line_mbps = ports.filter(|(_, q)| q.link_up).map(|(p, _)| p.rate_mbps).sum();
         self.core.hints.set_line_mbps(line_mbps);
@@ -318,7 +315,7 @@ impl Nic {
             return;
         }
         let core = &mut self.core;
-        let row = p.dest.get() & (core.cfg.conns_max - 1);
+        let row = p.dest.get() & core.row_mask;
         let Some(c) = find(&mut self.conns, row).filter(|c| c.cfg.local_id == p.dest) else {
             core.counters.count(Counter::RxUnknownConn);
             if opcode == Opcode::DiscReq {
@@ -471,12 +468,12 @@ impl Nic {
             return false;
         }
         loop {
-            while let Some(control) = self.core.planes[at].control.pop_front() {
+            while let Some(control) = self.core.planes[at].pop_control() {
                 if self.control_frame(now, plane, control, out) {
                     return true;
                 }
             }
-            while let Some((conn, path)) = self.core.planes[at].rtx.pop_front() {
+            while let Some((conn, path)) = self.core.planes[at].pop_rtx() {
                 if self.retransmission(now, plane, conn, path, mem, out) {
                     return true;
                 }
@@ -485,11 +482,11 @@ impl Nic {
                 return true;
             }
             // Connections that ran out of packets, or of copies, leave markers.
-            if self.core.planes[at].control.is_empty() {
+            if !self.core.planes[at].has_control() {
                 if self.redundant_copy(now, plane, mem, out) {
                     return true;
                 }
-                if self.core.planes[at].control.is_empty() {
+                if !self.core.planes[at].has_control() {
                     return false;
                 }
             }
@@ -567,16 +564,16 @@ impl Nic {
     fn new_packet(&mut self, now: Time, plane: u8, mem: &mut dyn HostMemory, out: &mut Frame) -> bool {
         let at = usize::from(plane);
         // Each connection is asked once; one for which another plane is due keeps its place.
-        for _ in 0..self.core.planes[at].ready.len() {
-            let Some(conn) = self.core.planes[at].ready.pop_front() else { return false };
+        for _ in 0..self.core.planes[at].ready_count() {
+            let Some(conn) = self.core.planes[at].pop_ready() else { return false };
             let core = &mut self.core;
             let Some(c) = find(&mut self.conns, conn) else { continue };
             match c.next_new(core, now, plane, mem, out) {
                 Next::Frame => {
-                    core.planes[at].ready.push_back(conn);
+                    core.planes[at].push_ready(conn);
                     return true;
                 }
-                Next::OtherPlane => core.planes[at].ready.push_back(conn),
+                Next::OtherPlane => core.planes[at].push_ready(conn),
                 Next::Blocked => c.in_ready &= !(1 << plane),
                 Next::Nothing => {
                     c.in_ready &= !(1 << plane);
@@ -589,11 +586,11 @@ impl Nic {
 
     fn redundant_copy(&mut self, now: Time, plane: u8, mem: &mut dyn HostMemory, out: &mut Frame) -> bool {
         let at = usize::from(plane);
-        while let Some(conn) = self.core.planes[at].idle.pop_front() {
+        while let Some(conn) = self.core.planes[at].pop_idle() {
             let core = &mut self.core;
             let Some(c) = find(&mut self.conns, conn) else { continue };
             if c.next_redundant(core, now, plane, mem, out) {
-                core.planes[at].idle.push_back(conn);
+                core.planes[at].push_idle(conn);
                 return true;
             }
             c.in_idle &= !(1 << plane);

@@ -3,6 +3,7 @@
 
 use crate::transport::rx_path::Trigger;
 use crate::wire::packet::{Packet, PathControl};
+use crate::wire::parser::PortFilter;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use nic_spec::wire::Opcode;
@@ -29,34 +30,115 @@ pub(crate) enum Control {
 }
 
 /// The queues of one port. Each holds a connection or path at most once; its owner remembers.
+///
+/// A port is asked whether it wants something far more often than it is served, so that is one word in front.
 #[derive(Clone, Debug)]
+#[repr(C, align(64))]
 pub(crate) struct PlaneQueue {
     pub link_up: bool,
-    pub control: VecDeque<Control>,
-    /// Paths with retransmissions.
-    pub rtx: VecDeque<(u32, u8)>,
-    /// Connections that may have a new packet.
-    pub ready: VecDeque<u32>,
-    /// Connections that have nothing new and may send copies.
-    pub idle: VecDeque<u32>,
+    /// Entries of all queues.
+    waiting: u32,
+    /// What the port accepts.
+    pub filter: PortFilter,
+    ready: VecDeque<u32>,
+    control: VecDeque<Control>,
+    rtx: VecDeque<(u32, u8)>,
+    idle: VecDeque<u32>,
 }
 
-impl Default for PlaneQueue {
-    fn default() -> Self {
+impl PlaneQueue {
+    /// A port whose link is up and that accepts this.
+    pub const fn new(filter: PortFilter) -> Self {
         Self {
             link_up: true,
+            waiting: 0,
+            filter,
+            ready: VecDeque::new(),
             control: VecDeque::new(),
             rtx: VecDeque::new(),
-            ready: VecDeque::new(),
             idle: VecDeque::new(),
         }
     }
 }
 
+/// Makes the two ends of a queue.
+macro_rules! queue {
+    ($($(#[$doc:meta])+ $queue:ident: $item:ty, $push:ident, $pop:ident;)+) => {
+        impl PlaneQueue {$(
+            $(#[$doc])+
+            #[inline]
+            pub fn $push(&mut self, item: $item) {
+                self.waiting += 1;
+                self.$queue.push_back(item);
+            }
+
+            /// Takes the oldest one.
+            #[inline]
+            pub fn $pop(&mut self) -> Option<$item> {
+                let item = self.$queue.pop_front();
+                self.waiting -= u32::from(item.is_some());
+                item
+            }
+        )+}
+    };
+}
+
+queue! {
+    /// Queues a control packet.
+    control: Control, push_control, pop_control;
+    /// Queues a path with retransmissions.
+    rtx: (u32, u8), push_rtx, pop_rtx;
+    /// Queues a connection that may have a new packet.
+    ready: u32, push_ready, pop_ready;
+    /// Queues a connection that has nothing new and may send copies.
+    idle: u32, push_idle, pop_idle;
+}
+
 impl PlaneQueue {
     /// True when a free port should ask.
-    pub fn wants_transmit(&self) -> bool {
-        self.link_up
-            && !(self.control.is_empty() && self.rtx.is_empty() && self.ready.is_empty() && self.idle.is_empty())
+    #[inline]
+    pub const fn wants_transmit(&self) -> bool {
+        self.link_up && self.waiting > 0
+    }
+
+    /// Connections that may have a new packet.
+    pub fn ready_count(&self) -> usize {
+        self.ready.len()
+    }
+
+    /// True when a control packet waits.
+    pub fn has_control(&self) -> bool {
+        !self.control.is_empty()
+    }
+
+    /// Takes what cannot leave by this port while its link is down: control packets and retransmissions.
+    pub fn take_urgent(&mut self) -> (VecDeque<Control>, VecDeque<(u32, u8)>) {
+        let (control, rtx) = (core::mem::take(&mut self.control), core::mem::take(&mut self.rtx));
+        self.waiting -= (control.len() + rtx.len()) as u32;
+        (control, rtx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_wants_to_send_while_anything_waits_and_its_link_is_up() {
+        let filter = PortFilter { mac: None, udp_dport: 1, frame_bytes_max: 2, elide_icrc: false };
+        let mut q = PlaneQueue::new(filter);
+        assert!(!q.wants_transmit());
+        q.push_idle(1);
+        q.push_ready(2);
+        q.push_rtx((3, 4));
+        q.push_control(Control::Ack { conn: 5, path: 6 });
+        assert!(q.wants_transmit() && q.has_control());
+        let (control, rtx) = q.take_urgent();
+        assert_eq!((control.len(), rtx.len(), q.ready_count(), q.wants_transmit()), (1, 1, 1, true));
+        assert_eq!((q.pop_ready(), q.pop_ready(), q.pop_idle(), q.pop_control()), (Some(2), None, Some(1), None));
+        assert!(!q.wants_transmit());
+        q.push_rtx((7, 0));
+        q.link_up = false;
+        assert_eq!((q.wants_transmit(), q.pop_rtx()), (false, Some((7, 0))));
     }
 }

@@ -15,7 +15,6 @@ use crate::slab::Slab;
 use crate::time::Time;
 use crate::timer::TimerKey;
 use crate::transport::window::{Desc, DescKind};
-use crate::wire::emit::Draft;
 use crate::wire::frame::Payload;
 use crate::wire::packet::{Body, BufferPart, Message, ReadPart, Remote};
 use crate::work::{PostError, SendOp, SendWr};
@@ -29,18 +28,20 @@ use nic_spec::wire::{AtomicOp, NakReason};
 
 /// One message under way.
 #[derive(Clone, Copy, Debug)]
+#[repr(C)]
 pub(crate) struct TxMessage {
-    pub wr: SendWr,
+    /// First byte not sent yet.
+    next: u32,
+    unacked_pkts: u32,
     /// Index of its stream.
     pub stream: u16,
+    is_all_sent: bool,
+    rnr_count: u8,
     mseq: Msn,
     rsn: Rsn,
     /// Bus address of the local memory.
     iova: u64,
-    /// First byte not sent yet.
-    next: u32,
-    unacked_pkts: u32,
-    is_all_sent: bool,
+    pub wr: SendWr,
     /// Bytes of the answer to come, or 1 for an answer without bytes.
     answer_left: u32,
     request_id: u16,
@@ -49,41 +50,42 @@ pub(crate) struct TxMessage {
     is_reported: bool,
     /// It left the window; the slot is free when its packets are acknowledged.
     is_retired: bool,
-    rnr_count: u8,
 }
 
 /// The sending half of a stream.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub(crate) struct TxStream {
-    pub cfg: StreamConfig,
-    queue: VecDeque<SendWr>,
-    next_mseq: Msn,
-    next_rsn: Rsn,
-    /// Ordinals before this one may be used; `None` while nothing is known.
-    limit: Option<Rsn>,
-    /// Slots of the messages begun and not retired, in order.
-    window: VecDeque<u32>,
     /// Slot of the message being sent.
     current: Option<u32>,
-    /// Reads and atomics begun and not done.
-    requests: u32,
-    /// The receiver refused for now; nothing is sent before this.
-    held_until: Time,
     /// It stands in the ring of streams that may have a packet.
     in_ring: bool,
     /// It waits for credit.
     wants_credit: bool,
+    /// The receiver refused for now; nothing is sent before this.
+    held_until: Time,
+    queue: VecDeque<SendWr>,
+    pub cfg: StreamConfig,
+    next_mseq: Msn,
+    next_rsn: Rsn,
+    /// Ordinals before this one may be used; `None` while nothing is known.
+    limit: Option<Rsn>,
+    /// Reads and atomics begun and not done.
+    requests: u32,
+    /// Slots of the messages begun and not retired, in order.
+    window: VecDeque<u32>,
 }
 
 /// The requester of a connection.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Requester {
+    ring: VecDeque<u16>,
     pub streams: Vec<TxStream>,
+    pub messages: Slab<TxMessage>,
     ids: StreamIndex,
     /// Streams that wait until a read or atomic of any stream is done.
     wait_for_request: Vec<u16>,
-    pub messages: Slab<TxMessage>,
-    ring: VecDeque<u16>,
     /// Slots of reads and atomics by id modulo the table's size.
     requests: Vec<Option<u32>>,
     next_request_id: u16,
@@ -92,6 +94,8 @@ pub(crate) struct Requester {
 /// What a packet's header does not say.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
+    /// Id of its stream.
+    pub stream: u16,
     /// It is the last of its message.
     pub is_last: bool,
     /// Bus address of its payload.
@@ -251,6 +255,12 @@ impl TxMessage {
         matches!(self.wr.op, SendOp::Read { .. } | SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. })
     }
 
+    /// The message header of one of its packets, without immediate data, key and tag.
+    fn header(&self, first: bool, last: bool) -> Message {
+        let (se, fence, mseq, rsn) = (self.wr.solicited, self.wr.fence, self.mseq, self.rsn);
+        Message { first, last, se, fence, mseq, rsn, ..Message::default() }
+    }
+
     /// Takes a receive of the peer by its ordinal.
     const fn takes_ordinal(op: &SendOp) -> bool {
         matches!(op, SendOp::Write { imm: Some(_), .. } | SendOp::Send { tag: None, .. })
@@ -404,26 +414,39 @@ impl Connection {
         Ok(slot)
     }
 
-    /// Sets stream and body of a packet and says where its payload lies.
-    pub fn describe(&self, desc: &Desc, packet: &mut Draft) -> Option<Place> {
+    /// The headers of a packet that is part of a WRITE without immediate data, as nearly all are, and where its payload
+    /// lies.
+    #[inline]
+    pub fn describe_write(&self, desc: &Desc) -> Option<(Message, Remote, Place)> {
         if desc.kind != DescKind::Message {
-            return self.responder.describe(desc, packet);
+            return None;
         }
         let m = self.requester.messages.get(desc.slot)?;
-        packet.stream = self.requester.streams[usize::from(m.stream)].cfg.id;
+        let SendOp::Write { remote, imm: None } = m.wr.op else { return None };
+        let offset = u64::from(desc.offset);
+        let is_last = desc.offset + u32::from(desc.len) == m.wr.len;
+        let message = m.header(desc.offset == 0, is_last);
+        let stream = self.requester.streams[usize::from(m.stream)].cfg.id;
+        Some((
+            message,
+            Remote { va: remote.va.wrapping_add(offset), rkey: remote.rkey, dma_len: m.wr.len },
+            Place { stream, is_last, iova: Some(m.iova.wrapping_add(offset)), remote: None },
+        ))
+    }
+
+    /// The body of a packet, and where its payload lies.
+    #[inline(never)]
+    pub fn describe(&self, desc: &Desc) -> Option<(Body, Place)> {
+        if desc.kind != DescKind::Message {
+            return self.responder.describe(desc);
+        }
+        let m = self.requester.messages.get(desc.slot)?;
+        let stream = self.requester.streams[usize::from(m.stream)].cfg.id;
         let has_payload = matches!(m.wr.op, SendOp::Write { .. } | SendOp::Send { .. });
         let last = !has_payload || desc.offset + u32::from(desc.len) == m.wr.len;
-        let mut message = Message {
-            first: desc.offset == 0,
-            last,
-            se: m.wr.solicited,
-            fence: m.wr.fence,
-            mseq: m.mseq,
-            rsn: m.rsn,
-            ..Message::default()
-        };
+        let mut message = m.header(desc.offset == 0, last);
         let at = |va: u64, rkey: Rkey| Remote { va: va.wrapping_add(desc.offset.into()), rkey, dma_len: m.wr.len };
-        packet.body = match m.wr.op {
+        let body = match m.wr.op {
             SendOp::Write { remote, imm } => {
                 message.has_imm = imm.is_some();
                 message.imm = imm.filter(|_| last);
@@ -447,7 +470,7 @@ impl Connection {
             SendOp::Flush { remote } => Body::Flush(message, at(remote.va, remote.rkey)),
         };
         let iova = has_payload.then(|| m.iova.wrapping_add(desc.offset.into()));
-        Some(Place { is_last: last, iova, remote: None })
+        Some((body, Place { stream, is_last: last, iova, remote: None }))
     }
 
     /// Index of the stream that a packet belongs to.

@@ -12,7 +12,6 @@ use crate::recv_queue::{RecvQueue, RecvRef};
 use crate::requester::Place;
 use crate::slab::Slab;
 use crate::transport::window::{Desc, DescKind};
-use crate::wire::emit::Draft;
 use crate::wire::frame::Payload;
 use crate::wire::packet::{Body, BufferPart, Message, Packet, ReadPart, Remote};
 use crate::work::{CqeOp, PostError, RecvWr};
@@ -80,16 +79,17 @@ enum Deferred {
 
 /// The receiving half of a stream.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub(crate) struct RxStream {
-    cfg: StreamConfig,
     base: Msn,
-    /// Messages from `base` on, by number modulo its size; empty until the first packet.
-    ring: Vec<RxMessage>,
-    recvs: RecvQueue,
     /// Receives were ever posted.
     has_credit: bool,
     /// The limit changed since it was last told.
     is_credit_new: bool,
+    /// Messages from `base` on, by number modulo its size; empty until the first packet.
+    ring: Vec<RxMessage>,
+    cfg: StreamConfig,
+    recvs: RecvQueue,
 }
 
 /// An answer under way.
@@ -101,14 +101,15 @@ enum Answer {
 
 /// The responder of a connection.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Responder {
-    streams: Vec<RxStream>,
-    ids: StreamIndex,
-    deferred: Slab<Deferred>,
-    answers: Slab<Answer>,
     queue: VecDeque<u32>,
     was_answer: bool,
+    streams: Vec<RxStream>,
+    ids: StreamIndex,
     next_credit: usize,
+    deferred: Slab<Deferred>,
+    answers: Slab<Answer>,
 }
 
 impl RxStream {
@@ -209,22 +210,21 @@ impl Responder {
     }
 
     /// As [`Connection::describe`] for answers.
-    pub fn describe(&self, desc: &Desc, packet: &mut Draft) -> Option<Place> {
-        match *self.answers.get(desc.slot)? {
+    pub fn describe(&self, desc: &Desc) -> Option<(Body, Place)> {
+        Some(match *self.answers.get(desc.slot)? {
             Answer::Read { id, stream, remote, iova, .. } => {
                 let len = remote.dma_len;
-                packet.stream = stream;
-                packet.body = Body::ReadRsp(ReadPart { read_id: id, offset: desc.offset, len });
                 let is_last = desc.offset + u32::from(desc.len) == len;
+                let body = Body::ReadRsp(ReadPart { read_id: id, offset: desc.offset, len });
                 let at = |base: u64| base.wrapping_add(desc.offset.into());
-                Some(Place { is_last, iova: Some(at(iova)), remote: Some((remote.rkey, at(remote.va))) })
+                let (iova, remote) = (Some(at(iova)), Some((remote.rkey, at(remote.va))));
+                (body, Place { stream, is_last, iova, remote })
             }
             Answer::Atomic { id, stream, op, orig } => {
-                packet.stream = stream;
-                packet.body = Body::AtomicRsp { op, atomic_id: id, orig };
-                Some(Place { is_last: true, iova: None, remote: None })
+                let body = Body::AtomicRsp { op, atomic_id: id, orig };
+                (body, Place { stream, is_last: true, iova: None, remote: None })
             }
-        }
+        })
     }
 
     /// A packet of an answer was acknowledged.

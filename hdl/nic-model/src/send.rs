@@ -1,7 +1,7 @@
 //! What a connection gives to a free port: retransmissions, new packets, and in idle time markers and copies.
 
 use crate::ack::push_control;
-use crate::connection::{ConnState, Connection};
+use crate::connection::{ConnState, Connection, TrafficClass};
 use crate::core::Core;
 use crate::memory::HostMemory;
 use crate::plane::Control;
@@ -10,7 +10,7 @@ use crate::time::Time;
 use crate::timer::TimerKey;
 use crate::transport::path_set::Choice;
 use crate::transport::window::{Cause, Desc};
-use crate::wire::emit::{emit_draft, Draft};
+use crate::wire::emit::{emit_body, emit_write, Head, Route};
 use crate::wire::frame::{Frame, Payload};
 use crate::wire::packet::{Body, Packet};
 use nic_spec::csr::stats::Counter;
@@ -141,17 +141,23 @@ impl Connection {
         out: &mut Frame,
     ) -> bool {
         let Some(path) = self.paths.get(index) else { return false };
-        let mut packet = Draft::new(now.ticks(self.cfg.transport.tick_ps));
-        packet.pseq = psn;
+        let (plane, route) = (path.plane, Route { path: index as u8, epoch: path.epoch, sport: path.sport });
         let cwnd_pkts = path.cc.cwnd_pkts();
         // With a small window the sender would wait for an acknowledgement that the receiver holds back.
         let is_window_spent = cwnd_pkts <= self.cfg.transport.ack_packets && path.window.in_flight_pkts() >= cwnd_pkts;
-        let Some(place) = self.describe(desc, &mut packet) else { return false };
+        let write = self.describe_write(desc);
+        let other = if write.is_none() { self.describe(desc) } else { None };
+        let Some(place) = write.as_ref().map(|w| w.2).or(other.as_ref().map(|o| o.1)) else { return false };
         // The last packets each end the burst of their path.
         let ends_burst = || self.requester.is_nearly_sent(self.paths.len() as u32 * self.pmtu_bytes());
-        packet.ack_req = place.is_last || is_window_spent || ends_burst();
-        packet.rtx = way != Way::New;
-        packet.eob = !(self.requester.has_more() || self.responder.has_answers());
+        let head = Head {
+            stream: place.stream,
+            pseq: psn,
+            tx_ts: now.ticks(self.cfg.transport.tick_ps),
+            ack_req: place.is_last || is_window_spent || ends_burst(),
+            rtx: way != Way::New,
+            eob: !(self.requester.has_more() || self.responder.has_answers()),
+        };
         if !self.may_still_read(core, &place, desc.len) {
             self.leave_out(core, index, psn, way);
             return false;
@@ -169,8 +175,12 @@ impl Connection {
             _ => Payload::EMPTY,
         };
         self.pacer.spend(now, u32::from(desc.len) + OVERHEAD_BYTES);
-        let Some(template) = self.data_template(core, now, index) else { return false };
-        emit_draft(template, &packet, payload, &core.emit, out);
+        let Some(template) = self.template(core, plane, TrafficClass::Data) else { return false };
+        match (&write, &other) {
+            (Some((m, r, _)), _) => emit_write(template, route, &head, m, r, payload, &core.emit, out),
+            (_, Some((body, _))) => emit_body(template, route, &head, body, payload, &core.emit, out),
+            (None, None) => return false,
+        }
         true
     }
 
@@ -226,7 +236,7 @@ impl Connection {
             let plane = missing.trailing_zeros() as usize;
             missing &= missing - 1;
             if let Some(queue) = core.planes.get_mut(plane) {
-                queue.idle.push_back(self.index);
+                queue.push_idle(self.index);
                 self.in_idle |= 1 << plane;
             }
         }

@@ -26,18 +26,28 @@ pub(crate) enum TimerKey {
 }
 
 /// The timers.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
+#[repr(C)]
 pub(crate) struct Timers {
-    heap: BinaryHeap<Reverse<(Time, u64, TimerKey)>>,
+    /// When the first one is due; kept, since it is asked for after every event.
+    first_at: Time,
+    set_count: u64,
     /// Ascending.
     in_order: VecDeque<(Time, u64, TimerKey)>,
-    set_count: u64,
+    heap: BinaryHeap<Reverse<(Time, u64, TimerKey)>>,
+}
+
+impl Default for Timers {
+    fn default() -> Self {
+        Self { heap: BinaryHeap::new(), in_order: VecDeque::new(), set_count: 0, first_at: Time::NEVER }
+    }
 }
 
 impl Timers {
     /// Sets a timer.
     pub fn set(&mut self, at: Time, key: TimerKey) {
         self.set_count += 1;
+        self.first_at = self.first_at.min(at);
         let entry = (at, self.set_count, key);
         if matches!(key, TimerKey::Ack(..)) && self.in_order.back().is_none_or(|last| last.0 <= at) {
             self.in_order.push_back(entry);
@@ -55,16 +65,21 @@ impl Timers {
     }
 
     /// When the first one is due.
+    #[inline]
     pub fn next(&self) -> Option<Time> {
+        (self.first_at != Time::NEVER).then_some(self.first_at)
+    }
+
+    fn find_first(&self) -> Time {
         let (queued, heaped) = (self.in_order.front().map(|e| e.0), self.heap.peek().map(|e| e.0 .0));
-        match (queued, heaped) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        }
+        queued.unwrap_or(Time::NEVER).min(heaped.unwrap_or(Time::NEVER))
     }
 
     /// Takes the first one if it is due.
     pub fn pop_due(&mut self, now: Time) -> Option<(Time, TimerKey)> {
+        if now < self.first_at {
+            return None;
+        }
         let queued = self.in_order.front().map(|e| (e.0, e.1));
         let is_queued_first = match (queued, self.heap.peek()) {
             (Some(a), Some(Reverse(b))) => a < (b.0, b.1),
@@ -80,6 +95,7 @@ impl Timers {
         } else {
             self.heap.pop();
         }
+        self.first_at = self.find_first();
         Some((at, key))
     }
 }

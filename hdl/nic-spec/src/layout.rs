@@ -53,6 +53,18 @@ impl Field {
         }
     }
 
+    /// How far the field's value is shifted within the big-endian word of `len_bytes` at byte `first_byte` of the
+    /// format. Panics when the field does not lie within that word.
+    pub const fn shift_in_word(&self, first_byte: usize, len_bytes: usize) -> usize {
+        let end = 8 * (first_byte + len_bytes);
+        assert!(matches!(self.order, Order::Big), "only big-endian fields lie in big-endian words");
+        assert!(
+            self.bit_offset >= 8 * first_byte && self.bit_offset + self.bits <= end,
+            "the field lies in another word"
+        );
+        end - self.bit_offset - self.bits
+    }
+
     /// Slices `(lsb, bits)` of a bus that carries byte `i` of the format in bits `8 * i + 7 : 8 * i`.
     ///
     /// Concatenated with the first slice most significant they are the field's value. `base_byte` is where on the bus

@@ -112,6 +112,7 @@ pub enum TimerAction {
 
 /// Counts of one path, for telemetry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
 pub struct PathStats {
     /// Packets sent for the first time.
     pub new_pkts: u64,
@@ -127,8 +128,9 @@ pub struct PathStats {
     pub reaim_count: u32,
 }
 
-/// The path.
+/// The path. In memory, what every packet touches comes first.
 #[derive(Clone, Debug)]
+#[repr(C)]
 pub struct TxPath {
     /// Health.
     pub state: PathState,
@@ -136,34 +138,34 @@ pub struct TxPath {
     pub plane: u8,
     /// Incremented by each re-aim, modulo 16.
     pub epoch: u8,
+    tlp_count: u8,
     /// UDP source port: the route's entropy.
     pub sport: u16,
-    /// Packets outstanding.
-    pub window: SendWindow,
-    /// Congestion state.
-    pub cc: PathCc,
-    /// Round trip.
-    pub rtt: Rtt,
-    /// Counts.
-    pub stats: PathStats,
-    rtx: VecDeque<Psn>,
-    /// Outstanding packets that wait for a refusal to pass.
-    parked_pkts: u32,
-    ce_last: u16,
-    tlp_count: u8,
     /// Timeouts since the last acknowledgement, re-aims notwithstanding.
     silent_rtos: u8,
     /// Re-aims since the last acknowledgement.
     failed_reaims: u8,
-    /// Data left after the last marker.
-    marker_owed: bool,
-    /// Of what is outstanding from here on, nothing may be copied in idle time.
-    copy_from: Psn,
     /// What the timer counts from: the last transmission or acknowledgement.
     base: Time,
+    /// Of what is outstanding from here on, nothing may be copied in idle time.
+    copy_from: Psn,
+    /// Outstanding packets that wait for a refusal to pass.
+    parked_pkts: u32,
+    ce_last: u16,
+    /// Data left after the last marker.
+    marker_owed: bool,
+    /// Congestion state.
+    pub cc: PathCc,
+    /// Round trip.
+    pub rtt: Rtt,
+    /// Packets outstanding.
+    pub window: SendWindow,
+    /// Counts.
+    pub stats: PathStats,
+    rtx: VecDeque<Psn>,
+    loss_window: (u32, u32),
     skip_until: Time,
     reaimed_at: Option<Time>,
-    loss_window: (u32, u32),
 }
 
 impl TxPath {

@@ -2,9 +2,9 @@
 //!
 //! A port that is free asks for a packet. The connection's planes take turns in proportion to their rates; within the
 //! plane the open path with the smallest share of its window in use is taken, ties in rotation. What the choice needs of
-//! a path is kept in a compact row beside it, so that choosing does not touch the paths themselves.
+//! the paths stands in two short arrays of its own, so that choosing does not touch the paths themselves.
 
-use super::path::{PathState, TxPath};
+use super::path::TxPath;
 use crate::config::TransportConfig;
 use crate::time::Time;
 use alloc::vec::Vec;
@@ -20,18 +20,28 @@ const TURNS_AHEAD: u64 = 2;
 /// What a plane of weight 1 pays for a turn.
 const TURN_COST: u64 = 1 << 32;
 
-/// Summary of one path.
-#[derive(Clone, Copy, Debug)]
-struct Row {
-    /// In flight / window, 1/256, or [`CLOSED`].
-    load: u16,
-    plane: u8,
+/// One path and what the set keeps about it; what a send touches comes first.
+#[derive(Clone, Debug)]
+#[repr(C, align(64))]
+struct Slot {
+    /// Earliest entry in the timer heap.
+    armed: Time,
+    /// Its part of the sums.
     in_flight: u16,
     cwnd: u16,
     /// The path stands in its plane's retransmit queue.
     rtx_queued: bool,
-    /// Earliest entry in the timer heap.
-    armed: Time,
+    path: TxPath,
+}
+
+/// Whose turn it is among the planes: one plane.
+#[derive(Clone, Copy, Debug)]
+struct Turn {
+    /// What the plane has paid for its turns.
+    paid: u64,
+    /// What it pays for one.
+    cost: u64,
+    open_paths: u16,
 }
 
 /// What a port that asks is told.
@@ -47,73 +57,76 @@ pub enum Choice {
 
 /// The paths.
 #[derive(Clone, Debug)]
+#[repr(C)]
 pub struct PathSet {
-    paths: Vec<TxPath>,
-    rows: Vec<Row>,
     in_flight_pkts: u32,
     cwnd_pkts: u32,
-    open_paths: [u16; PLANES_MAX],
-    /// What each plane has paid for its turns.
-    paid: [u64; PLANES_MAX],
-    turn_cost: [u64; PLANES_MAX],
     plane_mask: u16,
-    next: usize,
+    /// Where the rotation stands, 0..=256.
+    next: u16,
+    /// Of each path: in flight / window, 1/256, or [`CLOSED`].
+    loads: Vec<u16>,
+    slots: Vec<Slot>,
+    /// Of each path: its plane.
+    planes: Vec<u8>,
+    turns: [Turn; PLANES_MAX],
 }
 
 impl PathSet {
-    /// What a path takes here besides itself.
+    /// What a path takes here, packets in flight not counted.
     #[cfg(test)]
-    pub(crate) const ROW_BYTES: usize = size_of::<Row>();
+    pub(crate) const PATH_BYTES: usize = size_of::<Slot>() + size_of::<u16>() + size_of::<u8>();
 
     /// No path yet; `rates_mbps` are the rates of the planes.
     pub fn new(rates_mbps: impl Iterator<Item = u64>) -> Self {
-        let mut turn_cost = [TURN_COST; PLANES_MAX];
-        turn_cost.iter_mut().zip(rates_mbps).for_each(|(cost, rate)| *cost = TURN_COST / rate.max(1));
+        let mut turns = [Turn { paid: 0, cost: TURN_COST, open_paths: 0 }; PLANES_MAX];
+        turns.iter_mut().zip(rates_mbps).for_each(|(turn, rate)| turn.cost = TURN_COST / rate.max(1));
         Self {
-            paths: Vec::new(),
-            rows: Vec::new(),
             in_flight_pkts: 0,
             cwnd_pkts: 0,
-            open_paths: [0; PLANES_MAX],
-            paid: [0; PLANES_MAX],
-            turn_cost,
             plane_mask: 0,
             next: 0,
+            loads: Vec::new(),
+            slots: Vec::new(),
+            planes: Vec::new(),
+            turns,
         }
     }
 
     /// Adds a path and returns its index, which is its path_id.
     pub fn push(&mut self, path: TxPath, now: Time, cfg: &TransportConfig) -> usize {
-        let row = Row { load: CLOSED, plane: path.plane, in_flight: 0, cwnd: 0, rtx_queued: false, armed: Time::NEVER };
-        self.rows.push(row);
-        self.paths.push(path);
-        self.refresh(self.paths.len() - 1, now, cfg);
-        self.paths.len() - 1
+        self.loads.push(CLOSED);
+        self.planes.push(path.plane);
+        self.slots.push(Slot { armed: Time::NEVER, in_flight: 0, cwnd: 0, rtx_queued: false, path });
+        self.refresh(self.slots.len() - 1, now, cfg);
+        self.slots.len() - 1
     }
 
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.paths.len()
+        self.slots.len()
     }
 
     /// True when there is none.
     pub fn is_empty(&self) -> bool {
-        self.paths.is_empty()
+        self.slots.is_empty()
     }
 
     /// Path `index`.
+    #[inline]
     pub fn get(&self, index: usize) -> Option<&TxPath> {
-        self.paths.get(index)
+        self.slots.get(index).map(|s| &s.path)
     }
 
     /// Path `index`; [`refresh`](Self::refresh) must follow what changes its window, state or plane.
+    #[inline]
     pub(crate) fn get_mut(&mut self, index: usize) -> Option<&mut TxPath> {
-        self.paths.get_mut(index)
+        self.slots.get_mut(index).map(|s| &mut s.path)
     }
 
     /// All of them in order.
     pub fn iter(&self) -> impl Iterator<Item = &TxPath> {
-        self.paths.iter()
+        self.slots.iter().map(|s| &s.path)
     }
 
     /// Packets of all paths not yet acknowledged.
@@ -133,89 +146,91 @@ impl PathSet {
 
     /// The timer entry of path `index`.
     pub(crate) fn armed_mut(&mut self, index: usize) -> &mut Time {
-        &mut self.rows[index].armed
+        &mut self.slots[index].armed
     }
 
     /// Sets the mark that path `index` stands in a retransmit queue and returns what it was.
     pub(crate) fn set_rtx_queued(&mut self, index: usize, queued: bool) -> bool {
-        core::mem::replace(&mut self.rows[index].rtx_queued, queued)
+        core::mem::replace(&mut self.slots[index].rtx_queued, queued)
     }
 
     /// Takes over what changed in path `index`.
     pub fn refresh(&mut self, index: usize, now: Time, cfg: &TransportConfig) {
-        let (path, row) = (&self.paths[index], &mut self.rows[index]);
+        let Slot { in_flight: old_in_flight, cwnd: old_cwnd, path, .. } = &mut self.slots[index];
         let in_flight = path.window.in_flight_pkts();
-        let usable = matches!(path.state, PathState::Bootstrap | PathState::Active | PathState::Skip);
-        let cwnd = if usable { path.cc.cwnd_pkts() } else { 0 };
-        let load = if path.is_open(cfg) {
-            (in_flight * 256 / cwnd.max(1)) as u16 + if path.is_skipped(now) { SKIPPED } else { 0 }
+        let cwnd = if path.is_healthy() { path.cc.cwnd_pkts() } else { 0 };
+        let load = if in_flight < cwnd && !path.window.is_full(cfg.path_cap_pkts) {
+            (in_flight * 256 / cwnd) as u16 + if path.is_skipped(now) { SKIPPED } else { 0 }
         } else {
             CLOSED
         };
-        self.in_flight_pkts = self.in_flight_pkts + in_flight - u32::from(row.in_flight);
-        self.cwnd_pkts = self.cwnd_pkts + cwnd - u32::from(row.cwnd);
-        (row.in_flight, row.cwnd) = (in_flight as u16, cwnd as u16);
-        let (was_open, old_plane) = (row.load != CLOSED, row.plane);
+        self.in_flight_pkts = self.in_flight_pkts + in_flight - u32::from(*old_in_flight);
+        self.cwnd_pkts = self.cwnd_pkts + cwnd - u32::from(*old_cwnd);
+        (*old_in_flight, *old_cwnd) = (in_flight as u16, cwnd as u16);
         let new_plane = path.plane;
-        (row.load, row.plane) = (load, new_plane);
+        let was_open = core::mem::replace(&mut self.loads[index], load) != CLOSED;
+        let old_plane = core::mem::replace(&mut self.planes[index], new_plane);
         let is_open = load != CLOSED;
-        if (was_open, old_plane) != (is_open, new_plane) {
-            let plane = usize::from(new_plane & 15);
-            self.open_paths[usize::from(old_plane & 15)] -= u16::from(was_open);
-            if is_open && self.open_paths[plane] == 0 {
-                self.rejoin(plane);
-            }
-            self.open_paths[plane] += u16::from(is_open);
+        if was_open != is_open || old_plane != new_plane || self.plane_mask >> new_plane & 1 == 0 {
+            self.move_open(was_open, old_plane, is_open, new_plane);
         }
+    }
+
+    /// A path opened or closed, or took another plane.
+    fn move_open(&mut self, was_open: bool, old_plane: u8, is_open: bool, new_plane: u8) {
+        let plane = usize::from(new_plane & 15);
+        self.turns[usize::from(old_plane & 15)].open_paths -= u16::from(was_open);
+        if is_open && self.turns[plane].open_paths == 0 {
+            self.rejoin(plane);
+        }
+        self.turns[plane].open_paths += u16::from(is_open);
         if self.plane_mask >> new_plane & 1 == 0 || old_plane != new_plane {
-            self.plane_mask = self.paths.iter().fold(0, |mask, p| mask | 1 << (p.plane & 15));
+            self.plane_mask = self.planes.iter().fold(0, |mask, plane| mask | 1 << (plane & 15));
         }
     }
 
     /// A plane that could not send for a while does not catch up on its turns.
     fn rejoin(&mut self, plane: usize) {
-        let due = (0..PLANES_MAX).filter(|p| self.open_paths[*p] > 0).map(|p| self.paid[p]).min();
-        self.paid[plane] = self.paid[plane].max(due.unwrap_or(0));
+        let due = self.turns.iter().filter(|t| t.open_paths > 0).map(|t| t.paid).min();
+        self.turns[plane].paid = self.turns[plane].paid.max(due.unwrap_or(0));
     }
 
     /// Which path of `plane` takes the next new packet.
     pub fn choose(&self, plane: u8) -> Choice {
-        let p = usize::from(plane & 15);
-        if self.open_paths[p] == 0 {
+        let own = &self.turns[usize::from(plane & 15)];
+        if own.open_paths == 0 {
             return Choice::Closed;
         }
-        if self.plane_mask & (self.plane_mask - 1) != 0 {
-            let ahead = |q: usize| self.paid[p].saturating_sub(self.paid[q]);
-            if (0..PLANES_MAX).any(|q| {
-                q != p && self.open_paths[q] > 0 && ahead(q) > TURNS_AHEAD * self.turn_cost[p].max(self.turn_cost[q])
-            }) {
+        // The smallest load first, then the place in the rotation.
+        let next = u32::from(self.next);
+        let key = |index: u32, load: u16| u32::from(load) << 16 | index.wrapping_sub(next) & 0xffff;
+        let loads = self.loads.iter().zip(0..).map(|(load, i)| key(i, *load));
+        let best = if self.plane_mask & (self.plane_mask - 1) == 0 {
+            loads.fold(u32::MAX, u32::min)
+        } else {
+            let is_behind = |other: &Turn| {
+                let ahead = own.paid.saturating_sub(other.paid);
+                other.open_paths > 0 && ahead > TURNS_AHEAD * own.cost.max(other.cost)
+            };
+            // It is never behind itself.
+            if self.turns.iter().any(is_behind) {
                 return Choice::OtherPlane;
             }
-        }
-        let (mut best, mut best_load) = (0, CLOSED);
-        let (late, early) = self.rows.split_at(self.next.min(self.rows.len()));
-        for (i, row) in early.iter().enumerate() {
-            if row.load < best_load && row.plane == plane {
-                (best, best_load) = (i + self.next, row.load);
-            }
-        }
-        for (i, row) in late.iter().enumerate() {
-            if row.load < best_load && row.plane == plane {
-                (best, best_load) = (i, row.load);
-            }
-        }
-        if best_load == CLOSED {
+            let of_plane = |(key, p): (u32, &u8)| if *p == plane { key } else { u32::MAX };
+            loads.zip(&self.planes).map(of_plane).fold(u32::MAX, u32::min)
+        };
+        if best >> 16 == u32::from(CLOSED) {
             Choice::Closed
         } else {
-            Choice::Path(best)
+            Choice::Path((best.wrapping_add(next) & 0xffff) as usize)
         }
     }
 
     /// A new packet leaves by path `index`: the rotation moves on and its plane pays for the turn.
     pub fn took_turn(&mut self, index: usize) {
-        self.next = index + 1;
-        let plane = usize::from(self.rows[index].plane & 15);
-        self.paid[plane] += self.turn_cost[plane];
+        self.next = index as u16 + 1;
+        let turn = &mut self.turns[usize::from(self.planes[index] & 15)];
+        turn.paid += turn.cost;
     }
 }
 
@@ -225,6 +240,7 @@ mod tests {
     use crate::transport::window::Desc;
     use nic_spec::num::Psn;
 
+    use super::super::path::PathState;
     const CFG: fn() -> TransportConfig = TransportConfig::default;
 
     fn set(planes: &[u8], rates: &[u64]) -> PathSet {

@@ -12,6 +12,7 @@ use nic_spec::num::HintSeq;
 
 /// One connection as the receiver sees it.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
 struct Claim {
     weight: u32,
     last_data: Time,
@@ -30,12 +31,13 @@ struct Claim {
 
 /// The receiver's engine of one card.
 #[derive(Clone, Debug)]
+#[repr(C)]
 pub struct HintEngine {
+    window_start: Time,
+    window_ps: u64,
+    claims: Vec<Claim>,
     line_mbps: u64,
     eta_q8: u32,
-    window_ps: u64,
-    window_start: Time,
-    claims: Vec<Claim>,
     /// Indices of the connections that sent lately.
     active: Vec<u32>,
     weight_sum: u64,

@@ -6,6 +6,7 @@ use crate::time::Time;
 
 /// Filter state of one path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
 pub struct Rtt {
     /// Smoothed round trip, ps; 0 before the first sample.
     srtt_ps: u64,

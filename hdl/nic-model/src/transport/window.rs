@@ -92,15 +92,16 @@ pub enum AckError {
 
 /// The window.
 #[derive(Clone, Debug)]
+#[repr(C)]
 pub struct SendWindow {
     una: Psn,
     nxt: Psn,
-    /// Bit i: una + i is acknowledged. Bit 0 is clear whenever una ≠ nxt.
-    acked: Bitmap,
     acked_count: u32,
     /// Entries of the ring before `nxt` that were ever written since it last grew.
     used: u32,
     ring: Vec<InFlight>,
+    /// Bit i: una + i is acknowledged. Bit 0 is clear whenever una ≠ nxt.
+    acked: Bitmap,
 }
 
 impl SendWindow {

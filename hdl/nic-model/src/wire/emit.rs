@@ -2,11 +2,12 @@
 //!
 //! Everything is written in place into the frame's header room; nothing is allocated.
 
-use super::frame::{Frame, Payload};
+use super::frame::{Frame, Payload, HEADER_BYTES_MAX};
 use super::packet::{Ack, Body, Message, Network, Packet, ReadPart, Remote};
+use super::word::{be32, put32, put64, word};
 use crate::time::Ticks;
 use nic_spec::consts::{ICRC_BYTES, SYNDROME_ACK, TVER};
-use nic_spec::num::{Dscp, Epoch, PathId, Plane, Psn, RsnLimit, StreamId};
+use nic_spec::num::{Dscp, Epoch, PathId, Psn};
 use nic_spec::wire::icrc::{icrc, Crc32};
 use nic_spec::wire::{
     Atag, AtomicAckEth, AtomicEth, Axth, Bth, Bxth, Eth, Ieth, ImmDt, Ipv4, Ipv6, Mxth, Nxth, Opcode, Pbth, Pcth, Psth,
@@ -44,10 +45,9 @@ macro_rules! put {
     };
 }
 
-/// What differs between the packets of one path.
-#[derive(Clone, Debug)]
-pub(crate) struct Draft {
-    pub body: Body,
+/// What the headers of a packet say besides its route and its operation.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Head {
     pub stream: u16,
     pub pseq: Psn,
     pub tx_ts: Ticks,
@@ -56,12 +56,19 @@ pub(crate) struct Draft {
     pub eob: bool,
 }
 
-impl Draft {
-    /// A packet without a body yet.
+impl Head {
+    /// Of a packet that is no part of a sequence.
     pub const fn new(tx_ts: Ticks) -> Self {
-        let body = Body::Cm(Opcode::ConnReq);
-        Self { body, stream: 0, pseq: Psn::new(0), tx_ts, ack_req: false, rtx: false, eob: false }
+        Self { stream: 0, pseq: Psn::new(0), tx_ts, ack_req: false, rtx: false, eob: false }
     }
+}
+
+/// What the packets of one path share and those of other paths in its plane do not.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Route {
+    pub path: u8,
+    pub epoch: u8,
+    pub sport: u16,
 }
 
 /// The header at a place of the room.
@@ -71,30 +78,42 @@ macro_rules! at {
     };
 }
 
-/// Longest run of headers that a path's packets share: Ethernet, IPv6, UDP, BTH, PXTH.
-const TEMPLATE_BYTES_MAX: usize = Eth::LEN + Ipv6::LEN + Udp::LEN + Bth::LEN + Pxth::LEN;
+/// Ethernet to PXTH over an IP header of this length.
+const fn base_bytes(ip_len: usize) -> usize {
+    Eth::LEN + ip_len + Udp::LEN + Bth::LEN + Pxth::LEN
+}
 
-/// The headers from Ethernet to PXTH that the packets of one path share, lengths and sequence still zero. Most of a
-/// packet is copied from here.
+/// Longest run of headers that packets share.
+const TEMPLATE_BYTES_MAX: usize = base_bytes(Ipv6::LEN);
+
+/// The headers from Ethernet to PXTH that the packets of a connection in one plane share, what differs still zero. Most
+/// of a packet is copied from here.
 #[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
 pub(crate) struct Template {
+    /// `None`: not made yet.
+    is_ipv6: Option<bool>,
+    plane: u8,
     bytes: [u8; TEMPLATE_BYTES_MAX],
-    len: u8,
-    is_ipv6: bool,
 }
 
 impl Template {
-    /// The template of packets like `p`.
+    /// One that is not made yet.
+    pub const EMPTY: Self = Self { is_ipv6: None, plane: 0, bytes: [0; TEMPLATE_BYTES_MAX] };
+
+    /// True once it is made.
+    pub const fn is_made(&self) -> bool {
+        self.is_ipv6.is_some()
+    }
+
+    /// The template of packets like `p`, whatever their path.
     pub fn new(p: &Packet, udp_dport: u16) -> Self {
-        let mut t = Self { bytes: [0; TEMPLATE_BYTES_MAX], len: 0, is_ipv6: p.net.is_ipv6 };
+        let mut t = Self { bytes: [0; TEMPLATE_BYTES_MAX], plane: p.plane, is_ipv6: Some(p.net.is_ipv6) };
         let mut cursor = Cursor { room: &mut t.bytes, at: 0 };
         let c = &mut cursor;
         put_network(c, &p.net, udp_dport);
         put!(c, Bth).set_tver(TVER).set_pkey(p.pkey).set_dest_qpn(p.dest);
-        let mut pxth = put!(c, Pxth);
-        pxth.set_path_id(PathId::new(p.path)).set_plane(Plane::new(p.plane)).set_epoch(Epoch::new(p.epoch));
-        t.len = cursor.at as u8;
-        if !t.is_ipv6 {
+        if !p.net.is_ipv6 {
             // Over a length of zero; the true length is added to the sum in each packet.
             at!(t.bytes, Eth::LEN, Ipv4).fill_checksum();
         }
@@ -110,41 +129,108 @@ pub fn emit(packet: Packet, cfg: &EmitConfig) -> Frame {
 }
 
 /// Makes `frame`, which must be empty, the frame of `packet`.
+#[inline(never)]
 pub(crate) fn emit_packet(packet: Packet, cfg: &EmitConfig, frame: &mut Frame) {
     let template = Template::new(&packet, cfg.udp_dport);
     let Packet { body, stream, pseq, tx_ts, ack_req, rtx, eob, payload, .. } = packet;
-    emit_draft(&template, &Draft { body, stream, pseq, tx_ts, ack_req, rtx, eob }, payload, cfg, frame);
+    let route = Route { path: packet.path, epoch: packet.epoch, sport: packet.net.sport };
+    emit_body(&template, route, &Head { stream, pseq, tx_ts, ack_req, rtx, eob }, &body, payload, cfg, frame);
 }
 
-/// Makes `frame`, which must be empty, the frame of a packet of the path that `t` stands for.
-pub(crate) fn emit_draft(t: &Template, d: &Draft, payload: Payload, cfg: &EmitConfig, frame: &mut Frame) {
-    let payload_len = payload.len_bytes() as usize;
-    let pad = payload_len.wrapping_neg() & 3;
-    let room = frame.header_room();
-    // The whole array, since a copy of known length is a few moves; what is beyond `len` is overwritten or not used.
-    room[..TEMPLATE_BYTES_MAX].copy_from_slice(&t.bytes);
-    let base_len = usize::from(t.len);
-    let se = matches!(&d.body, Body::Write(m, _) | Body::Send(m, _) if m.se && m.last);
-    let pxth_at = base_len - Pxth::LEN;
-    let mut bth = at!(room, pxth_at - Bth::LEN, Bth);
-    bth.set_opcode(d.body.opcode().code()).set_pseq(d.pseq);
-    bth.set_se(se).set_pad_count(pad as u8).set_ack_req(d.ack_req).set_rtx(d.rtx).set_eob(d.eob);
-    at!(room, pxth_at, Pxth).set_stream_id(StreamId::new(d.stream)).set_tx_ts(d.tx_ts.0);
-    let mut cursor = Cursor { room, at: base_len };
-    put_body(&mut cursor, &d.body);
+/// Makes `frame`, which must be empty, the frame of a packet of the connection and plane that `t` stands for.
+#[inline(never)]
+pub(crate) fn emit_body(
+    t: &Template,
+    route: Route,
+    head: &Head,
+    body: &Body,
+    payload: Payload,
+    cfg: &EmitConfig,
+    frame: &mut Frame,
+) {
+    let ip_len = if t.is_ipv6 == Some(true) { Ipv6::LEN } else { Ipv4::LEN };
+    let mut cursor = Cursor { room: frame.header_room(), at: base_bytes(ip_len) };
+    put_body(&mut cursor, body);
     let header_len = cursor.at;
-    let udp_at = base_len - (Udp::LEN + Bth::LEN + Pxth::LEN);
-    let udp_len = (header_len - udp_at + payload_len + pad + ICRC_BYTES) as u16;
+    let se = matches!(body, Body::Write(m, _) | Body::Send(m, _) if m.se && m.last);
+    finish(t, route, head, body.opcode(), se, header_len, payload, cfg, frame);
+}
+
+/// As [`emit_body`] for a WRITE without immediate data.
+#[inline]
+pub(crate) fn emit_write(
+    t: &Template,
+    route: Route,
+    head: &Head,
+    m: &Message,
+    r: &Remote,
+    payload: Payload,
+    cfg: &EmitConfig,
+    frame: &mut Frame,
+) {
+    if t.is_ipv6 == Some(true) {
+        return emit_body(t, route, head, &Body::Write(*m, *r), payload, cfg, frame);
+    }
+    const AT: usize = base_bytes(Ipv4::LEN);
     let room = frame.header_room();
-    if t.is_ipv6 {
+    let first = word!(Mxth[0]: first = m.first, last = m.last, se = m.se, fence = m.fence, mseq = m.mseq.get());
+    put32(room, AT, first);
+    put32(room, AT + 4, word!(Mxth[1]: rsn = m.rsn.get()));
+    put64(room, AT + Mxth::LEN, r.va);
+    put32(room, AT + Mxth::LEN + 8, r.rkey.get());
+    put32(room, AT + Mxth::LEN + 12, r.dma_len);
+    let se = m.se && m.last;
+    finish(t, route, head, Opcode::Write, se, AT + Mxth::LEN + Reth::LEN, payload, cfg, frame);
+}
+
+/// As [`emit_body`] for an acknowledgement (or the answer to a probe).
+#[inline]
+pub(crate) fn emit_ack(
+    t: &Template,
+    route: Route,
+    head: &Head,
+    opcode: Opcode,
+    ack: &Ack,
+    cfg: &EmitConfig,
+    frame: &mut Frame,
+) {
+    let ip_len = if t.is_ipv6 == Some(true) { Ipv6::LEN } else { Ipv4::LEN };
+    let mut cursor = Cursor { room: frame.header_room(), at: base_bytes(ip_len) };
+    put_ack(&mut cursor, ack);
+    let header_len = cursor.at;
+    finish(t, route, head, opcode, false, header_len, Payload::EMPTY, cfg, frame);
+}
+
+/// Writes what stands before the body, and what depends on lengths. The body ends at `header_len`.
+#[allow(clippy::too_many_arguments)]
+#[inline]
+fn finish(
+    t: &Template,
+    route: Route,
+    head: &Head,
+    opcode: Opcode,
+    se: bool,
+    header_len: usize,
+    payload: Payload,
+    cfg: &EmitConfig,
+    frame: &mut Frame,
+) {
+    let pad = payload.len_bytes().wrapping_neg() as usize & 3;
+    let ip_len = if t.is_ipv6 == Some(true) { Ipv6::LEN } else { Ipv4::LEN };
+    // From the UDP header on.
+    let udp_len = (header_len - Eth::LEN - ip_len + payload.len_bytes() as usize + pad + ICRC_BYTES) as u16;
+    let room = frame.header_room();
+    let flags = word!(Bth[0]: opcode = opcode.code(), se = se, pad_count = pad as u8);
+    if t.is_ipv6 == Some(true) {
+        put_base::<{ Ipv6::LEN }, { base_bytes(Ipv6::LEN) }>(room, t, route, head, flags, udp_len);
         at!(room, Eth::LEN, Ipv6).set_payload_len(udp_len);
     } else {
+        put_base::<{ Ipv4::LEN }, { base_bytes(Ipv4::LEN) }>(room, t, route, head, flags, udp_len);
         let total_len = udp_len + Ipv4::LEN as u16;
         let mut ip = at!(room, Eth::LEN, Ipv4);
         let sum = u32::from(!ip.checksum()) + u32::from(total_len);
         ip.set_total_len(total_len).set_checksum(!((sum & 0xffff) + (sum >> 16)) as u16);
     }
-    at!(room, udp_at, Udp).set_len(udp_len);
     let crc = match payload.bytes() {
         Some(bytes) if !(cfg.elide_icrc && bytes.is_empty()) => {
             icrc_of(&room[Eth::LEN..header_len], bytes, &[0; 3][..pad])
@@ -154,6 +240,30 @@ pub(crate) fn emit_draft(t: &Template, d: &Draft, payload: Payload, cfg: &EmitCo
     frame.set_header_len(header_len);
     frame.set_trailer(pad, crc);
     frame.payload = payload;
+}
+
+/// Ethernet to PXTH but for the lengths and sums of IP.
+#[inline(always)]
+fn put_base<const IP_LEN: usize, const LEN: usize>(
+    room: &mut [u8; HEADER_BYTES_MAX],
+    t: &Template,
+    route: Route,
+    head: &Head,
+    bth_flags: u32,
+    udp_len: u16,
+) {
+    let udp_at = Eth::LEN + IP_LEN;
+    let bth_at = udp_at + Udp::LEN;
+    let pxth_at = bth_at + Bth::LEN;
+    // A copy of known length is a few moves.
+    room[..LEN].copy_from_slice(&t.bytes[..LEN]);
+    put32(room, udp_at, be32(&t.bytes, udp_at) | word!(Udp[0]: src_port = route.sport));
+    put32(room, udp_at + 4, word!(Udp[1]: len = udp_len));
+    put32(room, bth_at, be32(&t.bytes, bth_at) | bth_flags);
+    let (ack_req, rtx, eob) = (head.ack_req, head.rtx, head.eob);
+    put32(room, bth_at + 8, word!(Bth[2]: ack_req = ack_req, rtx = rtx, eob = eob, pseq = head.pseq.get()));
+    let path = word!(Pxth[0]: path_id = route.path, plane = t.plane, epoch = route.epoch, stream_id = head.stream);
+    put64(room, pxth_at, u64::from(path) << 32 | u64::from(head.tx_ts.0));
 }
 
 /// ICRC of a packet in three parts; `headers` begins with the IP header and reaches at least to the end of BTH.
@@ -179,7 +289,7 @@ fn put_network(c: &mut Cursor<'_>, net: &Network, udp_dport: u16) {
         ip.set_ttl(net.hop_limit).set_protocol(IP_PROTOCOL_UDP);
         ip.set_src_ip(net.src.ip as u32).set_dst_ip(net.dst.ip as u32);
     }
-    put!(c, Udp).set_src_port(net.sport).set_dst_port(udp_dport);
+    put!(c, Udp).set_dst_port(udp_dport);
 }
 
 fn put_body(c: &mut Cursor<'_>, body: &Body) {
@@ -254,18 +364,23 @@ fn put_read(c: &mut Cursor<'_>, part: &ReadPart) {
     put!(c, Rrth).set_read_id(part.read_id).set_offset(part.offset).set_len(part.len);
 }
 
+#[inline]
 fn put_ack(c: &mut Cursor<'_>, a: &Ack) {
-    let mut h = put!(c, Axth);
-    h.set_bm(!a.sack.is_empty()).set_ce(a.ce).set_dup(a.dup).set_rtxe(a.rtxe).set_nak(a.nak.is_some());
-    h.set_apath(PathId::new(a.apath)).set_plane(Plane::new(a.plane)).set_epoch(Epoch::new(a.epoch));
-    h.set_syndrome(if a.nak.is_some() { a.syndrome } else { SYNDROME_ACK });
-    h.set_cum_pseq(a.cum).set_trig_pseq(a.trig).set_ts_echo(a.ts_echo.0).set_hold(a.hold).set_ce_cnt(a.ce_cnt);
-    if let Some((seq, mbps)) = a.hint {
-        h.set_hint(true).set_hint_seq(seq).set_rate_hint(mbps);
-    }
-    if let Some((stream, limit)) = a.credit {
-        h.set_credit(true).set_cstream(StreamId::new(stream)).set_rq_limit(RsnLimit::new(limit.get()));
-    }
+    let room = c.take::<{ Axth::LEN }>();
+    let (has_hint, has_credit, has_nak) = (a.hint.is_some(), a.credit.is_some(), a.nak.is_some());
+    let syndrome = if has_nak { a.syndrome } else { SYNDROME_ACK };
+    let flags = word!(Axth[0]:
+        bm = !a.sack.is_empty(), ce = a.ce, dup = a.dup, rtxe = a.rtxe, hint = has_hint, nak = has_nak,
+        credit = has_credit, apath = a.apath, plane = a.plane, epoch = a.epoch, syndrome = syndrome);
+    put32(room, 0, flags);
+    put32(room, 4, word!(Axth[1]: cum_pseq = a.cum.get()));
+    put32(room, 8, word!(Axth[2]: trig_pseq = a.trig.get()));
+    put32(room, 12, a.ts_echo.0);
+    put32(room, 16, word!(Axth[4]: hold = a.hold, ce_cnt = a.ce_cnt));
+    let hint = a.hint.map_or(0, |(seq, mbps)| word!(Axth[5]: hint_seq = seq.get(), rate_hint = mbps));
+    put32(room, 20, hint);
+    let credit = a.credit.map_or(0, |(stream, limit)| word!(Axth[6]: cstream = stream, rq_limit = limit.get()));
+    put32(room, 24, credit);
     if !a.sack.is_empty() {
         put!(c, Sack).set_bitmap(a.sack.to_wire());
     }

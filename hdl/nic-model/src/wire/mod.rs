@@ -6,6 +6,9 @@ pub mod frame;
 /// A packet as values.
 pub mod packet;
 
+/// Fields of one word at once.
+mod word;
+
 /// Frame to packet.
 pub mod parser;
 

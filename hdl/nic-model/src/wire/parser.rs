@@ -7,15 +7,17 @@
 use super::emit::icrc_of;
 use super::frame::{Frame, Payload, HEADER_BYTES_MAX};
 use super::packet::{Ack, Body, BufferPart, Message, Network, Packet, PathControl, ReadPart, Remote};
+use super::word::{be16, be32, be64, field, word};
 use crate::time::Ticks;
 use crate::transport::bitmap::Bitmap;
 use nic_spec::consts::{ICRC_BYTES, PMTU_BYTES_MAX, TVER, VLAN_TAGS_MAX};
 use nic_spec::csr::stats::Counter;
+use nic_spec::num::{HintSeq, Msn, Pkey, Psn, Qpn, Rkey, Rsn, RsnLimit};
 use nic_spec::wire::opcode::Body as Content;
 use nic_spec::wire::{
     Atag, AtomicAckEth, AtomicEth, AtomicOp, Axth, Bth, Bxth, Eth, Ieth, ImmDt, Ipv4, Ipv6, Mxth, Nxth, Opcode, Pbth,
     Pcth, Psth, Pxth, Reth, Rrth, Sack, Tmth, Udp, Vlan, ETHERTYPE_IPV4, ETHERTYPE_IPV6, ETHERTYPE_VLAN,
-    ETHERTYPE_VLAN_SERVICE,
+    ETHERTYPE_VLAN_SERVICE, IP_PROTOCOL_UDP,
 };
 
 /// What a port accepts.
@@ -38,16 +40,23 @@ const _: () = assert!(CHAIN_BYTES_MAX <= HEADER_BYTES_MAX);
 /// The packet in `frame`, or the counter of the drop.
 pub fn parse(frame: &Frame, filter: &PortFilter) -> Result<Packet, Counter> {
     let mut packet = Packet::empty();
-    parse_into(frame, filter, &mut packet).map(|()| packet)
+    parse_any(frame, filter, &mut packet).map(|()| packet)
 }
 
-/// As [`parse`] into a packet that is there already; after an error its content means nothing.
+/// As [`parse`] into a packet that is there already; after an error its content means nothing. Of the network layer of a
+/// packet that belongs to a connection only the congestion field is read.
+#[inline]
 pub(crate) fn parse_into(frame: &Frame, filter: &PortFilter, out: &mut Packet) -> Result<(), Counter> {
+    match parse_usual(frame, filter, out) {
+        Some(()) => Ok(()),
+        None => parse_any(frame, filter, out),
+    }
+}
+
+#[inline(never)]
+fn parse_any(frame: &Frame, filter: &PortFilter, out: &mut Packet) -> Result<(), Counter> {
     if frame.len_bytes() > filter.frame_bytes_max {
         return Err(Counter::RxTooLong);
-    }
-    if parse_usual(frame, filter, out) == Some(()) {
-        return Ok(());
     }
     // Whether the inline header holds the whole chain shows while parsing.
     match parse_inline(frame, filter, out) {
@@ -62,71 +71,100 @@ pub(crate) fn parse_into(frame: &Frame, filter: &PortFilter, out: &mut Packet) -
     }
 }
 
+const UDP_AT: usize = Eth::LEN + Ipv4::LEN;
+const BTH_AT: usize = UDP_AT + Udp::LEN;
+const PXTH_AT: usize = BTH_AT + Bth::LEN;
 /// Headers from Ethernet to PXTH of an untagged IPv4 frame.
-const USUAL_BYTES: usize = Eth::LEN + Ipv4::LEN + Udp::LEN + Bth::LEN + Pxth::LEN;
-
-/// The header at a fixed place of an array, so that nothing is checked at run time.
-macro_rules! part {
-    ($bytes:ident, $at:expr, $header:ident) => {
-        $header(<&[u8; $header::LEN]>::try_from(&$bytes[$at..$at + $header::LEN]).expect("a part of that length"))
-    };
-}
+const USUAL_BYTES: usize = PXTH_AT + Pxth::LEN;
 
 /// Parses what nearly every frame is: a WRITE without immediate data or a short ACK, untagged over IPv4, headers inline
 /// and nothing wrong. `None` for everything else, which the general way decides; `out` means nothing then.
+#[inline]
 fn parse_usual(frame: &Frame, filter: &PortFilter, out: &mut Packet) -> Option<()> {
     let (head, rest) = frame.header().split_first_chunk::<USUAL_BYTES>()?;
-    let eth = part!(head, 0, Eth);
-    let ip = part!(head, Eth::LEN, Ipv4);
-    const UDP_AT: usize = Eth::LEN + Ipv4::LEN;
-    let udp = part!(head, UDP_AT, Udp);
-    let bth = part!(head, UDP_AT + Udp::LEN, Bth);
-    let pxth = part!(head, UDP_AT + Udp::LEN + Bth::LEN, Pxth);
-    let pad = usize::from(bth.pad_count());
-    let is_usual = eth.ethertype() == ETHERTYPE_IPV4
-        && filter.mac.is_none_or(|mac| mac == eth.dst_mac())
-        && ip.check().is_ok()
-        && u32::from(ip.total_len()) + Eth::LEN as u32 == frame.len_bytes()
-        && udp.dst_port() == filter.udp_dport
-        && udp.len() == ip.total_len() - Ipv4::LEN as u16
-        && bth.tver() == TVER
+    let (frame_bytes, payload_bytes) = (frame.len_bytes(), frame.payload.len_bytes() as usize);
+    let mac_and_more = be64(head, 0);
+    let (ip0, ip1, ip2) = (be32(head, Eth::LEN), be32(head, Eth::LEN + 4), be32(head, Eth::LEN + 8));
+    // The sum of 16-bit words modulo 2^16 - 1 is that of 32-bit words folded.
+    let sum = u64::from(ip0) + u64::from(ip1) + u64::from(ip2);
+    let sum = sum + u64::from(be32(head, Eth::LEN + 12)) + u64::from(be32(head, Eth::LEN + 16));
+    let sum = (sum >> 32) + (sum & 0xffff_ffff);
+    let sum = (sum >> 16) + (sum & 0xffff);
+    let sum = (sum >> 16) + (sum & 0xffff);
+    let total_len = field!(ip0, Ipv4[0].total_len);
+    let (bth0, bth1, bth2) = (be32(head, BTH_AT), be32(head, BTH_AT + 4), be32(head, BTH_AT + 8));
+    let pad = field!(bth0, Bth[0].pad_count) as usize;
+    let fixed = !word!(Ipv4[0]: dscp = u8::MAX, ecn = u8::MAX, total_len = u16::MAX);
+    let is_usual = be16(head, 12) == ETHERTYPE_IPV4
+        && filter.mac.is_none_or(|mac| mac == mac_and_more >> 16)
+        && ip0 & fixed == word!(Ipv4[0]: version = 4u8, ihl = 5u8)
+        && (sum >> 16) + (sum & 0xffff) == 0xffff
+        && ip1 & word!(Ipv4[1]: mf = true, frag_offset = u16::MAX) == 0
+        && field!(ip2, Ipv4[2].protocol) == u32::from(IP_PROTOCOL_UDP)
+        && total_len + Eth::LEN as u32 == frame_bytes
+        && frame_bytes <= filter.frame_bytes_max
+        && be16(head, UDP_AT + 2) == filter.udp_dport
+        && u32::from(be16(head, UDP_AT + 4)) + Ipv4::LEN as u32 == total_len
+        && field!(bth0, Bth[0].tver) == u32::from(TVER)
         && frame.trailer().len() == pad + ICRC_BYTES
-        && frame.payload.len_bytes() as usize <= PMTU_BYTES_MAX;
+        && payload_bytes <= PMTU_BYTES_MAX;
     if !is_usual {
         return None;
     }
-    const WRITE: u8 = Opcode::Write.code();
-    const ACK: u8 = Opcode::Ack.code();
-    match (bth.opcode(), rest.len()) {
-        (WRITE, 24) => {
-            let rest: &[u8; 24] = rest.try_into().ok()?;
-            let m = message_of(&part!(rest, 0, Mxth));
-            if m.has_imm && m.last {
+    const WRITE: u32 = Opcode::Write.code() as u32;
+    const ACK: u32 = Opcode::Ack.code() as u32;
+    match field!(bth0, Bth[0].opcode) {
+        WRITE => {
+            let rest: &[u8; Mxth::LEN + Reth::LEN] = rest.try_into().ok()?;
+            let (flags, ordinal) = (be32(rest, 0), be32(rest, 4));
+            let message = Message {
+                first: field!(flags, Mxth[0].first) != 0,
+                last: field!(flags, Mxth[0].last) != 0,
+                has_imm: field!(flags, Mxth[0].imm) != 0,
+                has_inv: field!(flags, Mxth[0].inv) != 0,
+                se: field!(flags, Mxth[0].se) != 0,
+                fence: field!(flags, Mxth[0].fence) != 0,
+                mseq: Msn::new(field!(flags, Mxth[0].mseq)),
+                rsn: Rsn::new(field!(ordinal, Mxth[1].rsn)),
+                ..Message::default()
+            };
+            if message.has_imm && message.last {
                 return None;
             }
-            out.body = Body::Write(m, remote_of(&part!(rest, Mxth::LEN, Reth)));
+            let remote = Remote {
+                va: be64(rest, Mxth::LEN),
+                rkey: Rkey::new(be32(rest, Mxth::LEN + 8)),
+                dma_len: be32(rest, Mxth::LEN + 12),
+            };
+            out.body = Body::Write(message, remote);
         }
-        (ACK, Axth::LEN) => {
-            let h = Axth(<&[u8; Axth::LEN]>::try_from(rest).ok()?);
-            if h.bm() || h.nak() || pad != 0 || frame.payload.len_bytes() != 0 {
+        ACK => {
+            let rest: &[u8; Axth::LEN] = rest.try_into().ok()?;
+            if be32(rest, 0) & word!(Axth[0]: bm = true, nak = true) != 0 || pad != 0 || payload_bytes != 0 {
                 return None;
             }
-            out.body = Body::Ack(ack_of(&h, Bitmap::EMPTY, None));
+            out.body = Body::Ack(ack_of(rest, Bitmap::EMPTY, None));
         }
         _ => return None,
     }
-    out.payload =
-        payload(frame, filter, Eth::LEN, frame.header().len(), frame.payload.len_bytes() as usize, pad).ok()?;
-    let net = &mut out.net;
-    (net.dst.mac, net.src.mac, net.sport) = (eth.dst_mac(), eth.src_mac(), udp.src_port());
-    (net.dscp, net.ecn, net.hop_limit) = (ip.dscp().get(), ip.ecn(), ip.ttl());
-    (net.is_ipv6, net.src.ip, net.dst.ip) = (false, ip.src_ip().into(), ip.dst_ip().into());
-    take_transport(out, &bth, &pxth);
+    match frame.payload {
+        Payload::Virtual(len) if len > 0 || filter.elide_icrc => out.payload = Payload::Virtual(len),
+        _ => out.payload = payload(frame, filter, Eth::LEN, frame.header().len(), payload_bytes, pad).ok()?,
+    }
+    let (path, stamp) = (be32(head, PXTH_AT), be32(head, PXTH_AT + 4));
+    out.net.ecn = field!(ip0, Ipv4[0].ecn) as u8;
+    out.pkey = Pkey::new(field!(bth0, Bth[0].pkey) as u16);
+    (out.dest, out.pseq) = (Qpn::new(field!(bth1, Bth[1].dest_qpn)), Psn::new(field!(bth2, Bth[2].pseq)));
+    out.ack_req = field!(bth2, Bth[2].ack_req) != 0;
+    out.rtx = field!(bth2, Bth[2].rtx) != 0;
+    out.eob = field!(bth2, Bth[2].eob) != 0;
+    (out.path, out.plane) = (field!(path, Pxth[0].path_id) as u8, field!(path, Pxth[0].plane) as u8);
+    (out.epoch, out.stream) = (field!(path, Pxth[0].epoch) as u8, field!(path, Pxth[0].stream_id) as u16);
+    out.tx_ts = Ticks(stamp);
     Some(())
 }
 
 /// Takes over what BTH and PXTH say.
-#[inline(always)]
 fn take_transport(out: &mut Packet, bth: &Bth<&[u8; Bth::LEN]>, pxth: &Pxth<&[u8; Pxth::LEN]>) {
     (out.pkey, out.dest, out.pseq) = (bth.pkey(), bth.dest_qpn(), bth.pseq());
     (out.ack_req, out.rtx, out.eob) = (bth.ack_req(), bth.rtx(), bth.eob());
@@ -376,26 +414,31 @@ fn ack(r: &mut Reader<'_>, may_refuse: bool) -> Result<Ack, Stop> {
     } else {
         None
     };
-    Ok(ack_of(&h, sack, nak))
+    Ok(ack_of(h.0, sack, nak))
 }
 
 #[inline(always)]
-fn ack_of(h: &Axth<&[u8; Axth::LEN]>, sack: Bitmap, nak: Option<(u8, u16)>) -> Ack {
+fn ack_of(h: &[u8; Axth::LEN], sack: Bitmap, nak: Option<(u8, u16)>) -> Ack {
+    let word = |n: usize| be32(h, 4 * n);
+    let flags = word(0);
+    let is_set = |bit: u32| flags & bit != 0;
+    let hint = || (HintSeq::new(field!(word(5), Axth[5].hint_seq) as u8), field!(word(5), Axth[5].rate_hint));
+    let credit = || (field!(word(6), Axth[6].cstream) as u16, RsnLimit::new(field!(word(6), Axth[6].rq_limit) as u16));
     Ack {
-        ce: h.ce(),
-        dup: h.dup(),
-        rtxe: h.rtxe(),
-        apath: h.apath().get(),
-        plane: h.plane().get(),
-        epoch: h.epoch().get(),
-        syndrome: h.syndrome(),
-        cum: h.cum_pseq(),
-        trig: h.trig_pseq(),
-        ts_echo: Ticks(h.ts_echo()),
-        hold: h.hold(),
-        ce_cnt: h.ce_cnt(),
-        hint: h.hint().then(|| (h.hint_seq(), h.rate_hint())),
-        credit: h.credit().then(|| (h.cstream().get(), h.rq_limit())),
+        ce: is_set(word!(Axth[0]: ce = true)),
+        dup: is_set(word!(Axth[0]: dup = true)),
+        rtxe: is_set(word!(Axth[0]: rtxe = true)),
+        apath: field!(flags, Axth[0].apath) as u8,
+        plane: field!(flags, Axth[0].plane) as u8,
+        epoch: field!(flags, Axth[0].epoch) as u8,
+        syndrome: field!(flags, Axth[0].syndrome) as u8,
+        cum: Psn::new(field!(word(1), Axth[1].cum_pseq)),
+        trig: Psn::new(field!(word(2), Axth[2].trig_pseq)),
+        ts_echo: Ticks(word(3)),
+        hold: field!(word(4), Axth[4].hold) as u16,
+        ce_cnt: field!(word(4), Axth[4].ce_cnt) as u16,
+        hint: is_set(word!(Axth[0]: hint = true)).then(hint),
+        credit: is_set(word!(Axth[0]: credit = true)).then(credit),
         sack,
         nak,
     }
@@ -433,5 +476,80 @@ fn check_icrc(headers: &[u8], payload: &[u8], pad: &[u8], icrc: &[u8]) -> Result
         Ok(())
     } else {
         Err(Counter::RxBadIcrc.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::emit::{emit, EmitConfig};
+    use super::super::packet::Address;
+    use super::*;
+
+    fn filter() -> PortFilter {
+        PortFilter { mac: Some(0x0200_0000_0002), udp_dport: 4791, frame_bytes_max: 9216, elide_icrc: false }
+    }
+
+    fn packet(body: Body, payload: Payload) -> Packet {
+        let net = Network {
+            src: Address { mac: 0x0200_0000_0001, ip: 0x0a01_0001 },
+            dst: Address { mac: 0x0200_0000_0002, ip: 0xffff_fffe },
+            is_ipv6: false,
+            dscp: 0x2a,
+            ecn: 3,
+            hop_limit: 64,
+            sport: 0xc123,
+        };
+        let (pkey, dest, pseq) = (Pkey::new(0xffff), Qpn::new(0xab_cdef), Psn::new(0x12_3456));
+        let (ack_req, rtx, eob) = (true, false, true);
+        let (path, plane, epoch, stream, tx_ts) = (200, 9, 14, 0xfedc, Ticks(0x8765_4321));
+        Packet { net, pkey, dest, ack_req, rtx, eob, pseq, path, plane, epoch, stream, tx_ts, body, payload }
+    }
+
+    fn write(m: Message) -> Body {
+        Body::Write(m, Remote { va: u64::MAX - 5, rkey: Rkey::new(0x8000_0001), dma_len: 77 })
+    }
+
+    #[test]
+    fn the_usual_way_reads_what_the_general_way_reads() {
+        let message = Message { first: true, se: true, mseq: Msn::new(0xff_fffe), ..Message::default() };
+        let last = Message { last: true, fence: true, rsn: Rsn::new(0x80_0000), has_inv: true, ..Message::default() };
+        let axth: [u8; Axth::LEN] = core::array::from_fn(|i| if i == 0 { 0x7a } else { 0x91 + i as u8 });
+        let cases = [
+            packet(write(message), Payload::Virtual(4096)),
+            packet(write(last), Payload::from_bytes(&[1, 2, 3, 4, 5])),
+            packet(write(last), Payload::EMPTY),
+            packet(Body::Ack(ack_of(&axth, Bitmap::EMPTY, None)), Payload::EMPTY),
+            packet(Body::Ack(ack_of(&[0; Axth::LEN], Bitmap::EMPTY, None)), Payload::EMPTY),
+        ];
+        for elide_icrc in [false, true] {
+            let filter = PortFilter { elide_icrc, ..filter() };
+            for p in &cases {
+                let frame = emit(p.clone(), &EmitConfig { udp_dport: 4791, elide_icrc });
+                let mut usual = Packet::empty();
+                assert_eq!(parse_usual(&frame, &filter, &mut usual), Some(()), "{p:?}");
+                let mut general = parse(&frame, &filter).expect("a good frame");
+                assert_eq!(general.net.ecn, 3);
+                general.net = Network { ecn: 3, ..Network::default() };
+                assert_eq!(usual, general);
+            }
+        }
+    }
+
+    #[test]
+    fn the_usual_way_takes_no_frame_with_a_wrong_bit_that_the_general_way_drops() {
+        let m = Message { first: true, ..Message::default() };
+        let frame = emit(packet(write(m), Payload::Virtual(64)), &EmitConfig { udp_dport: 4791, elide_icrc: true });
+        let filter = PortFilter { elide_icrc: true, ..filter() };
+        for bit in 0..8 * frame.header().len() {
+            let mut bad = frame.clone();
+            bad.header_mut()[bit / 8] ^= 0x80 >> (bit % 8);
+            let (mut usual, general) = (Packet::empty(), parse(&bad, &filter));
+            let is_taken = parse_usual(&bad, &filter, &mut usual).is_some();
+            assert!(!is_taken || general.is_ok(), "bit {bit}: {general:?}");
+            if let (true, Ok(mut general)) = (is_taken, general) {
+                general.net = Network { ecn: general.net.ecn, ..Network::default() };
+                assert_eq!(usual, general, "bit {bit}");
+            }
+        }
     }
 }

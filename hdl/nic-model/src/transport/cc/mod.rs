@@ -36,13 +36,14 @@ pub struct AckSample {
 
 /// Congestion state of one path; algorithms use `aux` as they like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
 pub struct PathCc {
     /// Congestion window, packets with [`Q`] fractional bits, 1..=256 packets.
     pub cwnd_q: u32,
-    /// When the window was last cut.
-    pub last_cut: Time,
     /// The algorithm's own memory.
     pub aux: [u32; 2],
+    /// When the window was last cut.
+    pub last_cut: Time,
 }
 
 impl PathCc {
