@@ -167,7 +167,7 @@ impl Connection {
             ce_cnt: row.ce_cnt(),
             hint,
             credit,
-            sack: *row.map(),
+            sack: row.map(),
             nak: refused.map(|(_, reason)| (reason, 0)),
         };
         let sport = row.sport();

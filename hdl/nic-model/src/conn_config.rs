@@ -1,6 +1,7 @@
 //! What the two sides of a connection agree on before it carries data.
 
 use crate::config::TransportConfig;
+use crate::footprint::of_vec;
 use crate::transport::cc::{CongestionControl, Dctcp};
 use crate::wire::packet::Address;
 use alloc::sync::Arc;
@@ -136,6 +137,11 @@ impl StreamIndex {
         sorted.sort_unstable();
         // No stream has id 0.
         Self { first: sorted.first().copied().unwrap_or((0, 0)), sorted }
+    }
+
+    /// Memory on the heap, bytes.
+    pub const fn heap_bytes(&self) -> usize {
+        of_vec(&self.sorted)
     }
 
     /// Index of the stream with this id.

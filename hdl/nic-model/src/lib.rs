@@ -40,6 +40,7 @@ mod cm;
 mod conn_plane;
 mod connection;
 mod core;
+mod footprint;
 mod plane;
 mod reaim;
 mod recv_queue;
@@ -50,4 +51,5 @@ mod slab;
 mod timer;
 
 pub use connection::ConnState;
+pub use footprint::Footprint;
 pub use nic::Nic;

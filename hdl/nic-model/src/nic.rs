@@ -15,6 +15,7 @@ use crate::conn_config::ConnConfig;
 use crate::connection::{ConnState, Connection};
 use crate::core::Core;
 use crate::counters::Counters;
+use crate::footprint::Footprint;
 use crate::memory::HostMemory;
 use crate::mr::MrTable;
 use crate::plane::Control;
@@ -187,6 +188,11 @@ impl Nic {
     /// Paths on which a connection sends.
     pub fn paths(&self, conn: ConnId) -> Option<&PathSet> {
         self.conn(conn).map(|c| &c.paths)
+    }
+
+    /// Memory that a connection takes now.
+    pub fn footprint(&self, conn: ConnId) -> Option<Footprint> {
+        self.conn(conn).map(Connection::footprint)
     }
 
     fn conn(&self, conn: ConnId) -> Option<&Connection> {

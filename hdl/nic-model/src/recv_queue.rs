@@ -3,6 +3,7 @@
 //! A SEND or a WRITE with immediate names the ordinal (RSN) of the receive it takes, so it finds its place before its
 //! predecessors arrive.
 
+use crate::footprint::{of_queue, of_vec};
 use crate::work::{RecvWr, TagMatch};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -41,6 +42,11 @@ pub(crate) struct RecvQueue {
 impl RecvQueue {
     pub fn new(first: Rsn) -> Self {
         Self { base: first, ordered: VecDeque::new(), used_to: first, tagged: Vec::new(), posted_tagged: 0 }
+    }
+
+    /// Memory on the heap, bytes.
+    pub fn heap_bytes(&self) -> usize {
+        of_queue(&self.ordered) + of_vec(&self.tagged)
     }
 
     /// Receives posted and not done.

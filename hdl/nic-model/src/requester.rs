@@ -9,6 +9,7 @@ use crate::cm::Step;
 use crate::conn_config::{ConnConfig, StreamConfig, StreamIndex};
 use crate::connection::{ConnState, Connection};
 use crate::core::Core;
+use crate::footprint::{of_queue, of_vec};
 use crate::memory::HostMemory;
 use crate::responder::Refusal;
 use crate::slab::Slab;
@@ -142,6 +143,14 @@ impl Requester {
         }
     }
 
+    /// Memory on the heap, bytes.
+    pub fn heap_bytes(&self) -> usize {
+        let of_stream = |s: &TxStream| of_queue(&s.queue) + of_queue(&s.window);
+        let own =
+            of_queue(&self.ring) + of_vec(&self.streams) + of_vec(&self.wait_for_request) + of_vec(&self.requests);
+        own + self.ids.heap_bytes() + self.messages.heap_bytes() + self.streams.iter().map(of_stream).sum::<usize>()
+    }
+
     /// Index of the stream with this id.
     pub fn index_of(&self, id: u16) -> Option<usize> {
         self.ids.find(id)
@@ -154,10 +163,12 @@ impl Requester {
 
     /// True when a stream has a packet to send, unless it is blocked.
     pub fn has_more(&self) -> bool {
-        self.ring.iter().any(|i| {
+        let has_packet = |i: &u16| {
             let s = &self.streams[usize::from(*i)];
             s.current.is_some() || !s.queue.is_empty()
-        })
+        };
+        // The first one nearly always answers.
+        self.ring.front().is_some_and(has_packet) || self.ring.len() > 1 && self.ring.iter().any(has_packet)
     }
 
     /// True when the streams have no more than `bytes` to send.
@@ -311,6 +322,18 @@ impl Connection {
                 return Some(desc);
             }
         }
+        if self.requester.ring.len() == 1 {
+            // A turn of the only stream leaves the ring as it is.
+            let stream = usize::from(self.requester.ring[0]);
+            if let Some(desc) = self.next_of_message(now, stream) {
+                self.responder.streams_had_turn();
+                return Some(desc);
+            }
+        }
+        self.next_of_ring(core, now)
+    }
+
+    fn next_of_ring(&mut self, core: &mut Core, now: Time) -> Option<Desc> {
         while let Some(stream) = self.requester.ring.pop_front() {
             let stream = usize::from(stream);
             match self.next_of_stream(core, now, stream) {
@@ -341,28 +364,36 @@ impl Connection {
     }
 
     fn next_of_stream(&mut self, core: &Core, now: Time, stream: usize) -> Result<Desc, Wait> {
-        let pmtu = 1 << self.cfg.pmtu_log2;
-        let s = &self.requester.streams[stream];
-        if s.held_until > now {
+        if self.requester.streams[stream].held_until > now {
             return Err(Wait::Blocked);
         }
-        let slot = match s.current {
-            Some(slot) => slot,
-            None => self.begin_message(core, stream)?,
-        };
-        let Some(m) = self.requester.messages.get_mut(slot) else { return Err(Wait::Empty) };
+        if self.requester.streams[stream].current.is_none() {
+            self.begin_message(core, stream)?;
+        }
+        self.next_of_message(now, stream).ok_or(Wait::Empty)
+    }
+
+    /// The next packet of the message that is being sent, if there is one and the stream is not held.
+    #[inline]
+    fn next_of_message(&mut self, now: Time, stream: usize) -> Option<Desc> {
+        let pmtu = 1 << self.cfg.pmtu_log2;
+        let s = &mut self.requester.streams[stream];
+        let slot = s.current.filter(|_| s.held_until <= now)?;
+        let m = self.requester.messages.get_mut(slot)?;
         let has_payload = matches!(m.wr.op, SendOp::Write { .. } | SendOp::Send { .. });
         let len = if has_payload { (m.wr.len - m.next).min(pmtu) } else { 0 };
         let desc = Desc { slot, offset: m.next, len: len as u16, kind: DescKind::Message };
         m.next += len;
         m.unacked_pkts += 1;
         m.is_all_sent = !has_payload || m.next == m.wr.len;
-        self.requester.streams[stream].current = (!m.is_all_sent).then_some(slot);
-        Ok(desc)
+        if m.is_all_sent {
+            s.current = None;
+        }
+        Some(desc)
     }
 
     /// Begins the next message of the stream.
-    fn begin_message(&mut self, core: &Core, stream: usize) -> Result<u32, Wait> {
+    fn begin_message(&mut self, core: &Core, stream: usize) -> Result<(), Wait> {
         let (msgs_max, is_draining) = (self.transport().msgs_max, self.state == ConnState::Sqd);
         let pd = self.cfg.pd;
         let r = &mut self.requester;
@@ -411,7 +442,7 @@ impl Connection {
         }
         s.window.push_back(slot);
         s.current = Some(slot);
-        Ok(slot)
+        Ok(())
     }
 
     /// The headers of a packet that is part of a WRITE without immediate data, as nearly all are, and where its payload

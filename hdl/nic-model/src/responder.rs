@@ -7,6 +7,7 @@
 use crate::conn_config::{ConnConfig, StreamConfig, StreamIndex};
 use crate::connection::{ConnState, Connection};
 use crate::core::Core;
+use crate::footprint::{of_queue, of_vec};
 use crate::memory::HostMemory;
 use crate::recv_queue::{RecvQueue, RecvRef};
 use crate::requester::Place;
@@ -52,22 +53,23 @@ enum Kind {
 
 /// A message that is arriving, or waits for its turn.
 #[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
 struct RxMessage {
     kind: Kind,
-    len: u32,
-    left: u32,
-    recv: Option<RecvRef>,
-    imm: Option<u32>,
-    inv: Option<Rkey>,
-    tag: Option<u64>,
     has_imm: bool,
     has_inv: bool,
     se: bool,
     fence: bool,
     is_done: bool,
     is_reported: bool,
+    len: u32,
+    left: u32,
+    imm: Option<u32>,
+    inv: Option<Rkey>,
     /// Slot of what is to be carried out.
     deferred: Option<u32>,
+    recv: Option<RecvRef>,
+    tag: Option<u64>,
 }
 
 /// What is carried out when the message's turn comes.
@@ -105,6 +107,8 @@ enum Answer {
 pub(crate) struct Responder {
     queue: VecDeque<u32>,
     was_answer: bool,
+    /// Receives were ever posted in a stream.
+    has_credit: bool,
     streams: Vec<RxStream>,
     ids: StreamIndex,
     next_credit: usize,
@@ -157,8 +161,17 @@ impl Responder {
             answers: Slab::default(),
             queue: VecDeque::new(),
             was_answer: false,
+            has_credit: false,
             next_credit: 0,
         }
+    }
+
+    /// Memory on the heap, bytes.
+    pub fn heap_bytes(&self) -> usize {
+        let of_stream = |s: &RxStream| of_vec(&s.ring) + s.recvs.heap_bytes();
+        let own = of_queue(&self.queue) + of_vec(&self.streams) + self.ids.heap_bytes();
+        let pools = self.deferred.heap_bytes() + self.answers.heap_bytes();
+        own + pools + self.streams.iter().map(of_stream).sum::<usize>()
     }
 
     fn index_of(&self, id: u16) -> Option<usize> {
@@ -245,7 +258,7 @@ impl Responder {
     /// The credit that the next acknowledgement tells: of a stream where it changed, else of each in turn.
     pub fn credit(&mut self) -> Option<(u16, RsnLimit)> {
         let n = self.streams.len();
-        if n == 0 {
+        if !self.has_credit {
             return None;
         }
         let order = (0..n).map(|i| (self.next_credit + i) % n);
@@ -286,6 +299,7 @@ impl Connection {
         s.recvs.post(wr, iova);
         if wr.tag.is_none() {
             (s.has_credit, s.is_credit_new) = (true, true);
+            self.responder.has_credit = true;
         }
         Ok(may_wait)
     }
@@ -295,6 +309,21 @@ impl Connection {
         if !matches!(self.state, ConnState::Rtr | ConnState::Rts | ConnState::Sqd) {
             return Err(NakReason::QpState.into());
         }
+        if let Body::Write(m, r) = &p.body {
+            // Nearly every packet, with all that it needs in one place.
+            let stream = self.responder.index_of(p.stream).ok_or(NakReason::Stream)?;
+            if p.payload.len_bytes() > self.pmtu_bytes() {
+                return Err(NakReason::Mtu.into());
+            }
+            self.place_write(core, stream, m, r, &p.payload, mem)?;
+            self.retire(core, stream, mem);
+            return Ok(());
+        }
+        self.on_other_request(core, p, mem)
+    }
+
+    #[inline(never)]
+    fn on_other_request(&mut self, core: &mut Core, p: &Packet, mem: &mut dyn HostMemory) -> Result<(), Refusal> {
         match &p.body {
             Body::ReadRsp(part) => return self.on_read_answer(core, part, &p.payload, mem),
             Body::AtomicRsp { atomic_id, orig, .. } => return self.on_atomic_answer(core, *atomic_id, *orig, mem),
@@ -305,7 +334,6 @@ impl Connection {
             return Err(NakReason::Mtu.into());
         }
         match &p.body {
-            Body::Write(m, r) => self.place_write(core, stream, m, r, &p.payload, mem)?,
             Body::Send(m, b) => self.place_send(core, stream, m, b, &p.payload, mem)?,
             Body::ReadReq(m, r, part) => {
                 let iova = self.remote_memory(core, r.rkey, ACCESS_REMOTE_READ, r.va, r.dma_len)?;
@@ -422,8 +450,8 @@ impl Connection {
         recv: Option<RecvRef>,
     ) {
         let s = &mut self.responder.streams[stream];
-        let e = &mut s.ring[at];
-        if e.kind == Kind::None {
+        if s.ring[at].kind == Kind::None {
+            let e = &mut s.ring[at];
             let (has_imm, has_inv, se, fence, tag) = (m.has_imm, m.has_inv, m.se, m.fence, m.tag);
             *e = RxMessage {
                 kind,
@@ -443,9 +471,11 @@ impl Connection {
         }
         let e = &mut s.ring[at];
         e.left -= len;
-        e.imm = e.imm.or(m.imm);
-        e.inv = e.inv.or(m.inv);
-        e.is_done = e.left == 0 && (!e.has_imm || e.imm.is_some()) && (!e.has_inv || e.inv.is_some());
+        if e.left == 0 || m.last {
+            e.imm = e.imm.or(m.imm);
+            e.inv = e.inv.or(m.inv);
+            e.is_done = e.left == 0 && (!e.has_imm || e.imm.is_some()) && (!e.has_inv || e.inv.is_some());
+        }
     }
 
     /// Notes a message that is carried out when its turn comes.
@@ -469,7 +499,16 @@ impl Connection {
     }
 
     /// Completes what has its turn.
+    #[inline]
     fn retire(&mut self, core: &mut Core, stream: usize, mem: &mut dyn HostMemory) {
+        let s = &self.responder.streams[stream];
+        if s.cfg.is_unordered || s.ring[s.base.get() as usize & (s.ring.len() - 1)].is_done {
+            self.retire_all(core, stream, mem);
+        }
+    }
+
+    #[inline(never)]
+    fn retire_all(&mut self, core: &mut Core, stream: usize, mem: &mut dyn HostMemory) {
         if self.responder.streams[stream].cfg.is_unordered {
             self.retire_unordered(core, stream, mem);
         }

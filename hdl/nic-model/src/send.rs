@@ -82,7 +82,7 @@ impl Connection {
         let psn = path.send_new(now, desc, &self.cfg.transport);
         self.paths.took_turn(index);
         self.is_marker_owed = true;
-        self.settle_path(core, now, index);
+        self.settle_sent(core, now, index);
         if self.data_frame(core, now, index, psn, &desc, Way::New, mem, out) {
             core.counters.count(Counter::TxData);
             core.counters.add(Counter::TxDataBytes, desc.len.into());

@@ -1,5 +1,6 @@
 //! A pool of numbered slots that are used again; no allocation once it has grown to its working size.
 
+use crate::footprint::of_vec;
 use alloc::vec::Vec;
 
 /// Slots of `T`.
@@ -49,6 +50,11 @@ impl<T> Slab<T> {
             self.free.push(at);
         }
         value
+    }
+
+    /// Memory on the heap, bytes.
+    pub const fn heap_bytes(&self) -> usize {
+        of_vec(&self.slots) + of_vec(&self.free)
     }
 
     /// Slots in use.

@@ -14,6 +14,7 @@ use super::cc::{AckSample, CongestionControl, PathCc, Q};
 use super::rtt::Rtt;
 use super::window::{AckError, Cause, Desc, SendWindow};
 use crate::config::TransportConfig;
+use crate::footprint::of_queue;
 use crate::time::{Ticks, Time, US_PS};
 use alloc::collections::VecDeque;
 use nic_spec::num::Psn;
@@ -193,6 +194,11 @@ impl TxPath {
             reaimed_at: None,
             loss_window: (0, 0),
         }
+    }
+
+    /// Memory on the heap, bytes.
+    pub fn heap_bytes(&self) -> usize {
+        self.window.heap_bytes() + of_queue(&self.rtx)
     }
 
     /// True when its state permits new packets.

@@ -6,6 +6,7 @@
 
 use super::path::TxPath;
 use crate::config::TransportConfig;
+use crate::footprint::of_vec;
 use crate::time::Time;
 use alloc::vec::Vec;
 
@@ -15,6 +16,18 @@ pub const PLANES_MAX: usize = 16;
 const CLOSED: u16 = u16::MAX;
 /// Added to the load of a path that should be passed over for a while.
 const SKIPPED: u16 = 0x4000;
+
+impl TxPath {
+    /// How full its window is, in 1/256, or [`CLOSED`].
+    #[inline]
+    fn load(&self, now: Time, cfg: &TransportConfig) -> u16 {
+        let (in_flight, cwnd) = (self.window.in_flight_pkts(), self.cc.cwnd_pkts());
+        if in_flight >= cwnd || !self.is_healthy() || self.window.is_full(cfg.path_cap_pkts) {
+            return CLOSED;
+        }
+        (in_flight * 256 / cwnd) as u16 + if self.is_skipped(now) { SKIPPED } else { 0 }
+    }
+}
 /// Turns that one plane may be ahead of another that could send too.
 const TURNS_AHEAD: u64 = 2;
 /// What a plane of weight 1 pays for a turn.
@@ -64,8 +77,8 @@ pub struct PathSet {
     plane_mask: u16,
     /// Where the rotation stands, 0..=256.
     next: u16,
-    /// Of each path: in flight / window, 1/256, or [`CLOSED`].
-    loads: Vec<u16>,
+    /// Of each path: its [`load`](TxPath::load) in the high 16 bits.
+    loads: Vec<u32>,
     slots: Vec<Slot>,
     /// Of each path: its plane.
     planes: Vec<u8>,
@@ -73,10 +86,6 @@ pub struct PathSet {
 }
 
 impl PathSet {
-    /// What a path takes here, packets in flight not counted.
-    #[cfg(test)]
-    pub(crate) const PATH_BYTES: usize = size_of::<Slot>() + size_of::<u16>() + size_of::<u8>();
-
     /// No path yet; `rates_mbps` are the rates of the planes.
     pub fn new(rates_mbps: impl Iterator<Item = u64>) -> Self {
         let mut turns = [Turn { paid: 0, cost: TURN_COST, open_paths: 0 }; PLANES_MAX];
@@ -95,11 +104,17 @@ impl PathSet {
 
     /// Adds a path and returns its index, which is its path_id.
     pub fn push(&mut self, path: TxPath, now: Time, cfg: &TransportConfig) -> usize {
-        self.loads.push(CLOSED);
+        self.loads.push(u32::from(CLOSED) << 16);
         self.planes.push(path.plane);
         self.slots.push(Slot { armed: Time::NEVER, in_flight: 0, cwnd: 0, rtx_queued: false, path });
         self.refresh(self.slots.len() - 1, now, cfg);
         self.slots.len() - 1
+    }
+
+    /// Memory of the paths on the heap, bytes.
+    pub fn heap_bytes(&self) -> usize {
+        let own = of_vec(&self.slots) + of_vec(&self.loads) + of_vec(&self.planes);
+        own + self.iter().map(TxPath::heap_bytes).sum::<usize>()
     }
 
     /// How many there are.
@@ -156,24 +171,80 @@ impl PathSet {
 
     /// Takes over what changed in path `index`.
     pub fn refresh(&mut self, index: usize, now: Time, cfg: &TransportConfig) {
-        let Slot { in_flight: old_in_flight, cwnd: old_cwnd, path, .. } = &mut self.slots[index];
+        self.take_over(index, now, cfg);
+    }
+
+    /// As [`refresh`](Self::refresh), and what path `index` wants now, each wish told once: the plane in whose retransmit
+    /// queue it should stand, and when its timer should be set.
+    #[inline]
+    pub(crate) fn settle(
+        &mut self,
+        index: usize,
+        now: Time,
+        srtt_ps: Option<u64>,
+        cfg: &TransportConfig,
+    ) -> (Option<u8>, Option<Time>) {
+        let slot = self.take_over(index, now, cfg);
+        let mut queue = None;
+        if slot.path.has_retransmit() && !core::mem::replace(&mut slot.rtx_queued, true) {
+            queue = Some(slot.path.plane);
+        }
+        let deadline = slot.path.deadline(srtt_ps, cfg);
+        if deadline >= slot.armed {
+            return (queue, None);
+        }
+        slot.armed = deadline;
+        (queue, Some(deadline))
+    }
+
+    /// As [`settle`](Self::settle) after one more packet was sent by path `index`, which was open.
+    #[inline]
+    pub(crate) fn settle_sent(
+        &mut self,
+        index: usize,
+        now: Time,
+        srtt_ps: Option<u64>,
+        cfg: &TransportConfig,
+    ) -> Option<Time> {
+        let slot = &mut self.slots[index];
+        let load = slot.path.load(now, cfg);
+        // After a pause the window starts anew.
+        let cwnd = slot.path.cc.cwnd_pkts();
+        self.in_flight_pkts += 1;
+        slot.in_flight += 1;
+        self.cwnd_pkts = self.cwnd_pkts + cwnd - u32::from(slot.cwnd);
+        slot.cwnd = cwnd as u16;
+        self.loads[index] = u32::from(load) << 16;
+        if load == CLOSED {
+            self.turns[usize::from(slot.path.plane & 15)].open_paths -= 1;
+        }
+        let deadline = slot.path.deadline(srtt_ps, cfg);
+        if deadline >= slot.armed {
+            return None;
+        }
+        slot.armed = deadline;
+        Some(deadline)
+    }
+
+    #[inline]
+    fn take_over(&mut self, index: usize, now: Time, cfg: &TransportConfig) -> &mut Slot {
+        let slot = &mut self.slots[index];
+        let path = &slot.path;
         let in_flight = path.window.in_flight_pkts();
         let cwnd = if path.is_healthy() { path.cc.cwnd_pkts() } else { 0 };
-        let load = if in_flight < cwnd && !path.window.is_full(cfg.path_cap_pkts) {
-            (in_flight * 256 / cwnd) as u16 + if path.is_skipped(now) { SKIPPED } else { 0 }
-        } else {
-            CLOSED
-        };
-        self.in_flight_pkts = self.in_flight_pkts + in_flight - u32::from(*old_in_flight);
-        self.cwnd_pkts = self.cwnd_pkts + cwnd - u32::from(*old_cwnd);
-        (*old_in_flight, *old_cwnd) = (in_flight as u16, cwnd as u16);
+        let load = path.load(now, cfg);
         let new_plane = path.plane;
-        let was_open = core::mem::replace(&mut self.loads[index], load) != CLOSED;
+        self.in_flight_pkts = self.in_flight_pkts + in_flight - u32::from(slot.in_flight);
+        self.cwnd_pkts = self.cwnd_pkts + cwnd - u32::from(slot.cwnd);
+        (slot.in_flight, slot.cwnd) = (in_flight as u16, cwnd as u16);
+        let old_load = core::mem::replace(&mut self.loads[index], u32::from(load) << 16);
+        let was_open = old_load >> 16 != u32::from(CLOSED);
         let old_plane = core::mem::replace(&mut self.planes[index], new_plane);
         let is_open = load != CLOSED;
         if was_open != is_open || old_plane != new_plane || self.plane_mask >> new_plane & 1 == 0 {
             self.move_open(was_open, old_plane, is_open, new_plane);
         }
+        &mut self.slots[index]
     }
 
     /// A path opened or closed, or took another plane.
@@ -203,10 +274,22 @@ impl PathSet {
         }
         // The smallest load first, then the place in the rotation.
         let next = u32::from(self.next);
-        let key = |index: u32, load: u16| u32::from(load) << 16 | index.wrapping_sub(next) & 0xffff;
-        let loads = self.loads.iter().zip(0..).map(|(load, i)| key(i, *load));
-        let best = if self.plane_mask & (self.plane_mask - 1) == 0 {
-            loads.fold(u32::MAX, u32::min)
+        let key = |index: u32, load: u32| load | index.wrapping_sub(next) & 0xffff;
+        let mut best = u32::MAX;
+        if self.plane_mask & (self.plane_mask - 1) == 0 {
+            // Four at a time, so that it is a row of comparisons without branches.
+            let (quads, rest) = self.loads.as_chunks::<4>();
+            let mut index = 0;
+            for [a, b, c, d] in quads {
+                let (a, b) = (key(index, *a), key(index + 1, *b));
+                let (c, d) = (key(index + 2, *c), key(index + 3, *d));
+                best = best.min(a.min(b).min(c.min(d)));
+                index += 4;
+            }
+            for load in rest {
+                best = best.min(key(index, *load));
+                index += 1;
+            }
         } else {
             let is_behind = |other: &Turn| {
                 let ahead = own.paid.saturating_sub(other.paid);
@@ -216,9 +299,10 @@ impl PathSet {
             if self.turns.iter().any(is_behind) {
                 return Choice::OtherPlane;
             }
-            let of_plane = |(key, p): (u32, &u8)| if *p == plane { key } else { u32::MAX };
-            loads.zip(&self.planes).map(of_plane).fold(u32::MAX, u32::min)
-        };
+            for ((load, p), index) in self.loads.iter().zip(&self.planes).zip(0..) {
+                best = best.min(if *p == plane { key(index, *load) } else { u32::MAX });
+            }
+        }
         if best >> 16 == u32::from(CLOSED) {
             Choice::Closed
         } else {

@@ -66,26 +66,31 @@ pub struct Arrival {
 
 /// The path.
 #[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
 pub struct RxPath {
     /// Everything up to this arrived.
     cum: Psn,
-    /// Bit i: cum + 1 + i arrived. Bit 0 is always clear.
-    map: Bitmap,
-    ce_cnt: u16,
-    trigger: Trigger,
-    /// UDP source port of its acknowledgements; changes with the epoch, since the old way back may be what is broken.
-    sport: u16,
-    owed_pkts: u32,
-    owed_bytes: u32,
-    deadline: Time,
     heard: bool,
     /// Packets of the path are taken.
     is_open: bool,
     /// An acknowledgement waits in a port's queue.
     pub(crate) ack_queued: bool,
+    /// The map has a bit set; where it has none, as usual, one cache line is all that a packet needs of its path.
+    has_map: bool,
+    owed_pkts: u32,
+    owed_bytes: u32,
+    ce_cnt: u16,
+    /// UDP source port of its acknowledgements; changes with the epoch, since the old way back may be what is broken.
+    sport: u16,
+    deadline: Time,
     /// Earliest entry in the timer heap.
     pub(crate) armed: Time,
+    trigger: Trigger,
+    /// Bit i: cum + 1 + i arrived. Bit 0 is always clear.
+    map: Bitmap,
 }
+
+const _: () = assert!(core::mem::offset_of!(RxPath, map) == 64);
 
 impl RxPath {
     /// A path whose first packet will carry `first`; its acknowledgements leave by UDP source port `sport`.
@@ -93,6 +98,7 @@ impl RxPath {
         Self {
             cum: first - 1,
             map: Bitmap::EMPTY,
+            has_map: false,
             ce_cnt: 0,
             trigger: Trigger::default(),
             sport,
@@ -134,8 +140,12 @@ impl RxPath {
     }
 
     /// What arrived beyond `cum` + 1.
-    pub const fn map(&self) -> &Bitmap {
-        &self.map
+    pub const fn map(&self) -> Bitmap {
+        if self.has_map {
+            self.map
+        } else {
+            Bitmap::EMPTY
+        }
     }
 
     /// CE-marked packets so far, modulo 2^16.
@@ -170,7 +180,7 @@ impl RxPath {
             Verdict::Duplicate
         } else if ahead > BITS {
             Verdict::OutOfWindow
-        } else if self.map.get(ahead - 1) {
+        } else if self.has_map && self.map.get(ahead - 1) {
             Verdict::Duplicate
         } else {
             Verdict::Accept
@@ -180,15 +190,26 @@ impl RxPath {
     /// Records a packet that [`check`](Self::check) accepted and whose payload is on its way to memory.
     pub fn commit(&mut self, a: &Arrival, cfg: &TransportConfig) -> AckDue {
         let ahead = a.trigger.pseq.distance_from(self.cum);
-        let had_hole = !self.map.is_empty();
+        let had_hole = self.has_map;
+        if ahead == 1 && !had_hole {
+            self.cum = a.trigger.pseq;
+        } else {
+            self.fill(ahead);
+        }
+        let hole = had_hole || self.has_map;
+        let first = !core::mem::replace(&mut self.heard, true);
+        self.owed_bytes = self.owed_bytes.saturating_add(a.len_bytes);
+        self.arrived(a, cfg, hole || first)
+    }
+
+    /// Marks the packet that is `ahead` of `cum` and moves on over what has no gap.
+    #[inline(never)]
+    fn fill(&mut self, ahead: u32) {
         self.map.set(ahead - 1);
         let run = self.map.leading_run();
         self.cum += run;
         self.map.advance(run);
-        let hole = had_hole || !self.map.is_empty();
-        let first = !core::mem::replace(&mut self.heard, true);
-        self.owed_bytes = self.owed_bytes.saturating_add(a.len_bytes);
-        self.arrived(a, cfg, hole || first)
+        self.has_map = !self.map.is_empty();
     }
 
     /// Records a duplicate: it is acknowledged at once and its mark counts.

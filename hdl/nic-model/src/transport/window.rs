@@ -8,6 +8,7 @@
 //! for retransmissions alike.
 
 use super::bitmap::{Bitmap, BITS};
+use crate::footprint::of_vec;
 use crate::time::Ticks;
 use alloc::vec::Vec;
 use nic_spec::num::Psn;
@@ -108,6 +109,11 @@ impl SendWindow {
     /// An empty window whose first packet will carry `first`.
     pub const fn new(first: Psn) -> Self {
         Self { una: first, nxt: first, acked: Bitmap::EMPTY, acked_count: 0, used: 0, ring: Vec::new() }
+    }
+
+    /// Memory on the heap, bytes.
+    pub const fn heap_bytes(&self) -> usize {
+        of_vec(&self.ring)
     }
 
     /// Oldest number that stands out.

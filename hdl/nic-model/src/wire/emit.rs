@@ -4,7 +4,7 @@
 
 use super::frame::{Frame, Payload, HEADER_BYTES_MAX};
 use super::packet::{Ack, Body, Message, Network, Packet, ReadPart, Remote};
-use super::word::{be32, put32, put64, word};
+use super::word::{be32, field, put32, put64, word};
 use crate::time::Ticks;
 use nic_spec::consts::{ICRC_BYTES, SYNDROME_ACK, TVER};
 use nic_spec::num::{Dscp, Epoch, PathId, Psn};
@@ -128,7 +128,7 @@ pub fn emit(packet: Packet, cfg: &EmitConfig) -> Frame {
     frame
 }
 
-/// Makes `frame`, which must be empty, the frame of `packet`.
+/// Makes `frame` the frame of `packet`.
 #[inline(never)]
 pub(crate) fn emit_packet(packet: Packet, cfg: &EmitConfig, frame: &mut Frame) {
     let template = Template::new(&packet, cfg.udp_dport);
@@ -137,7 +137,7 @@ pub(crate) fn emit_packet(packet: Packet, cfg: &EmitConfig, frame: &mut Frame) {
     emit_body(&template, route, &Head { stream, pseq, tx_ts, ack_req, rtx, eob }, &body, payload, cfg, frame);
 }
 
-/// Makes `frame`, which must be empty, the frame of a packet of the connection and plane that `t` stands for.
+/// Makes `frame` the frame of a packet of the connection and plane that `t` stands for.
 #[inline(never)]
 pub(crate) fn emit_body(
     t: &Template,
@@ -149,7 +149,9 @@ pub(crate) fn emit_body(
     frame: &mut Frame,
 ) {
     let ip_len = if t.is_ipv6 == Some(true) { Ipv6::LEN } else { Ipv4::LEN };
-    let mut cursor = Cursor { room: frame.header_room(), at: base_bytes(ip_len) };
+    let room = frame.header_room();
+    room[base_bytes(ip_len)..].fill(0);
+    let mut cursor = Cursor { room, at: base_bytes(ip_len) };
     put_body(&mut cursor, body);
     let header_len = cursor.at;
     let se = matches!(body, Body::Write(m, _) | Body::Send(m, _) if m.se && m.last);
@@ -215,10 +217,11 @@ fn finish(
     cfg: &EmitConfig,
     frame: &mut Frame,
 ) {
-    let pad = payload.len_bytes().wrapping_neg() as usize & 3;
+    let payload_len = payload.len_bytes() as usize;
+    let pad = payload_len.wrapping_neg() & 3;
     let ip_len = if t.is_ipv6 == Some(true) { Ipv6::LEN } else { Ipv4::LEN };
     // From the UDP header on.
-    let udp_len = (header_len - Eth::LEN - ip_len + payload.len_bytes() as usize + pad + ICRC_BYTES) as u16;
+    let udp_len = (header_len - Eth::LEN - ip_len + payload_len + pad + ICRC_BYTES) as u16;
     let room = frame.header_room();
     let flags = word!(Bth[0]: opcode = opcode.code(), se = se, pad_count = pad as u8);
     if t.is_ipv6 == Some(true) {
@@ -227,9 +230,11 @@ fn finish(
     } else {
         put_base::<{ Ipv4::LEN }, { base_bytes(Ipv4::LEN) }>(room, t, route, head, flags, udp_len);
         let total_len = udp_len + Ipv4::LEN as u16;
-        let mut ip = at!(room, Eth::LEN, Ipv4);
-        let sum = u32::from(!ip.checksum()) + u32::from(total_len);
-        ip.set_total_len(total_len).set_checksum(!((sum & 0xffff) + (sum >> 16)) as u16);
+        let (first, third) = (be32(&t.bytes, Eth::LEN), be32(&t.bytes, Eth::LEN + 8));
+        let sum = field!(!third, Ipv4[2].checksum) + u32::from(total_len);
+        let checksum = !((sum & 0xffff) + (sum >> 16)) as u16;
+        put32(room, Eth::LEN, first | word!(Ipv4[0]: total_len = total_len));
+        put32(room, Eth::LEN + 8, third & !word!(Ipv4[2]: checksum = u16::MAX) | word!(Ipv4[2]: checksum = checksum));
     }
     let crc = match payload.bytes() {
         Some(bytes) if !(cfg.elide_icrc && bytes.is_empty()) => {
@@ -385,6 +390,6 @@ fn put_ack(c: &mut Cursor<'_>, a: &Ack) {
         put!(c, Sack).set_bitmap(a.sack.to_wire());
     }
     if let Some((reason, detail)) = a.nak {
-        put!(c, Nxth).set_reason(reason).set_detail(detail);
+        *c.take::<{ Nxth::LEN }>() = Nxth::zeroed().set_reason(reason).set_detail(detail).0;
     }
 }

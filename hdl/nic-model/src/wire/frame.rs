@@ -112,7 +112,8 @@ impl Frame {
 
     /// Sets the bytes after the payload: `pad` zeros and the ICRC.
     pub(crate) fn set_trailer(&mut self, pad: usize, icrc: u32) {
-        self.trailer[pad..pad + 4].copy_from_slice(&icrc.to_le_bytes());
+        // Pad, ICRC and what is left are 8 bytes together.
+        self.trailer = (u64::from(icrc) << (8 * pad)).to_le_bytes();
         self.trailer_len = pad as u8 + 4;
     }
 
