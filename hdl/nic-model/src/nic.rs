@@ -459,12 +459,19 @@ impl Nic {
     /// The next frame for the port of `plane`, which is free now.
     pub fn poll_transmit(&mut self, now: Time, plane: u8, mem: &mut dyn HostMemory) -> Option<Frame> {
         let mut frame = Frame::empty();
-        if !self.next_frame(now, plane, mem, &mut frame) {
-            return None;
+        self.poll_transmit_into(now, plane, mem, &mut frame).then_some(frame)
+    }
+
+    /// As [`poll_transmit`](Self::poll_transmit), into a frame that is used again; false when there is nothing to send,
+    /// and then `out` means nothing.
+    pub fn poll_transmit_into(&mut self, now: Time, plane: u8, mem: &mut dyn HostMemory, out: &mut Frame) -> bool {
+        *out = Frame::empty();
+        if !self.next_frame(now, plane, mem, out) {
+            return false;
         }
         self.core.counters.count(Counter::TxFrames);
-        self.core.counters.add(Counter::TxBytes, frame.len_bytes().into());
-        Some(frame)
+        self.core.counters.add(Counter::TxBytes, out.len_bytes().into());
+        true
     }
 
     /// Fills `out`, which is empty; false when there is nothing to send.

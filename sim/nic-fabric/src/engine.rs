@@ -10,11 +10,11 @@ use rand_chacha::ChaCha8Rng;
 
 use crate::address::{AddressTable, HOST_UNKNOWN};
 use crate::fabric::Delivery;
-use crate::flow::{Headers, ECN_ECT0, ECN_ECT1};
+use crate::flow::{Headers, Udp4, ECN_CE, ECN_ECT0, ECN_ECT1};
 use crate::frame::Frame;
 use crate::link::{Admission, RxLink, TxLink};
 use crate::node::{Context, Node};
-use crate::pool::{FrameId, Packet, Pool, FRAME_NONE};
+use crate::pool::{FrameId, Next, Packet, Pool, FRAME_NONE};
 use crate::queue::{Ingress, Pfc};
 use crate::route::Routes;
 use crate::rule::Verdict;
@@ -91,9 +91,9 @@ pub(crate) enum Crossing {
         epoch: u32,
         /// Its number, if it left the order of the link.
         stray: Option<u32>,
+        arrival_ps: u64,
         packet: Packet,
-        /// Boxed so that the rare message is not as long as the frequent one in every queue.
-        frame: Box<Frame>,
+        frame: Frame,
     },
     /// A request of the far end to the near one.
     Pause { link: u32, at_ps: u64, may_go_on: bool },
@@ -200,37 +200,65 @@ impl Core {
     #[inline]
     fn admit(&mut self, frame: Frame) -> FrameId {
         let mut packet = Packet::new(frame.wire_bytes() as u16, HOST_UNKNOWN);
-        if let Some(headers) = Headers::parse(&frame) {
-            packet.flow_hash = (headers.flow_hash() >> 32) as u32;
-            packet.dst_host = self.net.addresses.destination(&headers);
-            if let Some(ip) = headers.ip {
-                packet.ip_offset_bytes = ip.offset_bytes;
-                let is_control = self.net.topology.control_dscps >> ip.dscp & 1 == 1;
-                packet.classify(ip.ecn == ECN_ECT0 || ip.ecn == ECN_ECT1, is_control);
-            }
+        if let Some(udp) = Udp4::parse(frame.header()) {
+            packet.dst_host = self.net.addresses.host_of_ipv4(udp.dst);
+            packet.flow_hash = (udp.flow_hash() >> 32) as u32;
+            packet.ip_offset_bytes = Udp4::IP_OFFSET_BYTES;
+            self.classify(&mut packet, udp.tos);
+        }
+        if packet.dst_host == HOST_UNKNOWN {
+            self.admit_other(&mut packet, &frame);
         }
         self.stats.sent += 1;
         self.pool.insert(packet, frame)
+    }
+
+    #[inline]
+    fn classify(&self, packet: &mut Packet, tos: u8) {
+        let (dscp, ecn) = (tos >> 2, tos & ECN_CE);
+        let is_control = self.net.topology.control_dscps >> dscp & 1 == 1;
+        packet.classify(ecn == ECN_ECT0 || ecn == ECN_ECT1, is_control);
+    }
+
+    /// What the quick way does not know: other protocols, VLAN tags, destinations by MAC address.
+    #[inline(never)]
+    fn admit_other(&self, packet: &mut Packet, frame: &Frame) {
+        let Some(headers) = Headers::parse(frame) else { return };
+        packet.flow_hash = (headers.flow_hash() >> 32) as u32;
+        packet.dst_host = self.net.addresses.destination(&headers);
+        if let Some(ip) = headers.ip {
+            packet.ip_offset_bytes = ip.offset_bytes;
+            self.classify(packet, ip.dscp << 2 | ip.ecn);
+        }
     }
 
     /// Offers a frame that came in by link `from` to the queue of a link.
     #[inline]
     fn transmit(&mut self, link: u32, id: FrameId, from: Option<u32>, now_ps: u64) {
         let tx = &mut self.tx[link as usize];
-        if tx.is_down {
-            return self.lose(link, id, DropCause::LinkDown);
+        if !tx.is_plain {
+            if tx.is_down() {
+                return self.lose(link, id, DropCause::LinkDown);
+            }
+            if tx.queue.is_some() {
+                return self.enqueue(link, id, from, now_ps);
+            }
         }
-        if tx.queue.is_some() {
-            return self.enqueue(link, id, from, now_ps);
-        }
-        let packet = self.pool.packet(id);
+        let packet = self.pool.packet_mut(id);
         match tx.admit(now_ps, u32::from(packet.wire_bytes), packet.is_markable()) {
             Admission::Full => self.lose(link, id, DropCause::BufferFull),
             Admission::Accepted { departure_ps, is_marked } => {
                 if is_marked {
-                    self.mark(link, id);
+                    packet.mark();
+                    tx.stats.ecn_marked += 1;
+                    self.stats.ecn_marked += 1;
                 }
-                self.depart(link, id, departure_ps);
+                if !tx.is_plain {
+                    return self.depart(link, id, departure_ps);
+                }
+                self.stats.link_hops += 1;
+                let arrival_ps = departure_ps + tx.delay_ps;
+                self.chain(link, id, arrival_ps);
             }
         }
     }
@@ -248,7 +276,6 @@ impl Core {
     }
 
     /// The last bit of a frame leaves a queue at `departure_ps`.
-    #[inline]
     pub(crate) fn depart(&mut self, link: u32, id: FrameId, departure_ps: u64) {
         self.stats.link_hops += 1;
         let tx = &mut self.tx[link as usize];
@@ -292,13 +319,9 @@ impl Core {
     }
 
     /// Puts a frame on the line, to arrive after those before it.
-    #[inline]
     fn fly(&mut self, link: u32, id: FrameId, arrival_ps: u64) {
-        let packet = self.pool.packet_mut(id);
-        packet.arrival_ps = arrival_ps;
-        packet.next = FRAME_NONE;
         if self.tx[link as usize].to_shard != self.shard {
-            return self.cross(link, id, None);
+            return self.cross(link, id, arrival_ps, None);
         }
         self.chain(link, id, arrival_ps);
     }
@@ -306,37 +329,41 @@ impl Core {
     #[inline]
     fn chain(&mut self, link: u32, id: FrameId, arrival_ps: u64) {
         let rx = &mut self.rx[link as usize];
-        if rx.first == FRAME_NONE {
-            rx.first = id;
+        let own = Next { arrival_ps, id };
+        if rx.first.id == FRAME_NONE {
+            rx.first = own;
             self.wheel.push(arrival_ps, key(event::HEAD, link, 0));
         } else {
-            self.pool.packet_mut(rx.last).next = id;
+            self.pool.set_next(rx.last, own);
         }
         rx.last = id;
+        self.pool.set_next(id, Next::NONE);
+        if rx.node < self.net.host_count {
+            self.pool.prefetch_frame(id);
+        }
     }
 
     /// Puts a frame on the line, to arrive on its own.
     fn stray(&mut self, link: u32, id: FrameId, arrival_ps: u64) {
-        self.pool.packet_mut(id).arrival_ps = arrival_ps;
         let extra = self.tx[link as usize].extra_mut();
         let number = extra.stray_number;
         extra.stray_number = number.wrapping_add(1);
         if self.tx[link as usize].to_shard != self.shard {
-            return self.cross(link, id, Some(number));
+            return self.cross(link, id, arrival_ps, Some(number));
         }
-        self.push_stray(link, number, id);
+        self.push_stray(link, number, id, arrival_ps);
     }
 
-    fn push_stray(&mut self, link: u32, number: u32, id: FrameId) {
-        self.wheel.push(self.pool.packet(id).arrival_ps, key(event::STRAY, link, number));
+    fn push_stray(&mut self, link: u32, number: u32, id: FrameId, arrival_ps: u64) {
+        self.wheel.push(arrival_ps, key(event::STRAY, link, number));
         self.strays.insert((link, number), id);
     }
 
-    fn cross(&mut self, link: u32, id: FrameId, stray: Option<u32>) {
-        let frame = Box::new(self.pool.remove(id));
+    fn cross(&mut self, link: u32, id: FrameId, arrival_ps: u64, stray: Option<u32>) {
+        let frame = self.pool.remove(id);
         let packet = *self.pool.packet(id);
         let tx = &self.tx[link as usize];
-        let crossing = Crossing::Frame { link, epoch: tx.epoch, stray, packet, frame };
+        let crossing = Crossing::Frame { link, epoch: tx.epoch, stray, arrival_ps, packet, frame };
         self.outbox[tx.to_shard as usize].push(crossing);
     }
 
@@ -346,14 +373,14 @@ impl Core {
             Crossing::Pause { link, at_ps, may_go_on } => {
                 self.wheel.push(at_ps, key(event::PAUSE, link, u32::from(may_go_on)));
             }
-            Crossing::Frame { link, epoch, stray, packet, frame } => {
-                let id = self.pool.insert(packet, *frame);
+            Crossing::Frame { link, epoch, stray, arrival_ps, packet, frame } => {
+                let id = self.pool.insert(packet, frame);
                 if epoch != self.rx[link as usize].epoch {
                     return self.lose(link, id, DropCause::LinkDown);
                 }
                 match stray {
-                    Some(number) => self.push_stray(link, number, id),
-                    None => self.chain(link, id, packet.arrival_ps),
+                    Some(number) => self.push_stray(link, number, id, arrival_ps),
+                    None => self.chain(link, id, arrival_ps),
                 }
             }
         }
@@ -364,17 +391,15 @@ impl Core {
     #[inline]
     fn take_head(&mut self, link: u32) -> Option<FrameId> {
         let rx = &mut self.rx[link as usize];
-        let id = rx.first;
-        if id == FRAME_NONE {
+        let Next { arrival_ps, id } = rx.first;
+        if id == FRAME_NONE || arrival_ps != self.now_ps {
             return None;
         }
-        let head = self.pool.packet(id);
-        if head.arrival_ps != self.now_ps {
-            return None;
-        }
-        rx.first = head.next;
-        if rx.first != FRAME_NONE {
-            self.wheel.push(self.pool.packet(rx.first).arrival_ps, key(event::HEAD, link, 0));
+        let next = self.pool.next(id);
+        rx.first = next;
+        if next.id != FRAME_NONE {
+            self.wheel.push(next.arrival_ps, key(event::HEAD, link, 0));
+            self.pool.prefetch(next.id);
         }
         Some(id)
     }
@@ -509,5 +534,5 @@ impl Shard {
 /// An empty far end.
 pub(crate) fn rx_link(node: u32, port: u16, pfc: Option<Pfc>) -> RxLink {
     let ingress = pfc.map(|pfc| Box::new(Ingress::new(pfc)));
-    RxLink { first: FRAME_NONE, last: FRAME_NONE, node, port, epoch: 0, capture: None, ingress }
+    RxLink { first: Next::NONE, last: FRAME_NONE, node, port, epoch: 0, capture: None, ingress }
 }

@@ -153,7 +153,9 @@ impl Fabric {
             let mut core = Core::new(shard, shard_count, seed, net.clone(), routes.clone());
             for (link, &(node, port)) in (0..).zip(&far_ports) {
                 let spec = topology.link_spec(LinkId(link));
-                core.tx.push(TxLink::new(spec, shard_of[node as usize], || stream(seed, Purpose::Ecn, link, 0)));
+                let ends = [far_ports[(link ^ 1) as usize].0, node];
+                let shards = ends.map(|end| shard_of[end as usize]);
+                core.tx.push(TxLink::new(spec, shards, || stream(seed, Purpose::Ecn, link, 0)));
                 let pauses = node as usize >= topology.hosts.len();
                 core.rx.push(rx_link(node, port, spec.pfc.filter(|_| pauses)));
             }
@@ -382,7 +384,7 @@ impl Fabric {
         let Some(host_shard) = self.shard_of.get(port.node.0 as usize) else { return false };
         let core = &self.shards[*host_shard as usize].core;
         port.index < core.net.port_count(port.node.0)
-            && !core.tx[core.net.out_link(port.node.0, port.index) as usize].is_down
+            && !core.tx[core.net.out_link(port.node.0, port.index) as usize].is_down()
     }
 
     /// The link with this name.
@@ -496,7 +498,7 @@ fn wire_up(topology: &Arc<Topology>) -> (Net, Vec<(u32, u16)>) {
         far_ports[(link ^ 1) as usize] = (node.0, ports[node.0 as usize].len() as u16);
         ports[node.0 as usize].push(link);
     }
-    let mut addresses = AddressTable::new();
+    let mut addresses = AddressTable::default();
     for (host, entry) in (0..).zip(&topology.hosts) {
         entry.addresses.iter().for_each(|address| addresses.insert_ip(*address, host));
         entry.macs.iter().for_each(|mac| addresses.insert_mac(*mac, host));

@@ -93,6 +93,38 @@ impl Headers {
     }
 }
 
+/// What is read of a UDP datagram over IPv4 without options, VLAN tag or fragmentation: nearly every frame there is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Udp4 {
+    pub dst: u32,
+    /// DSCP and ECN.
+    pub tos: u8,
+    src: u32,
+    /// Source port, destination port.
+    ports: u32,
+}
+
+impl Udp4 {
+    pub(crate) const IP_OFFSET_BYTES: u8 = 14;
+
+    /// Reads the first bytes of a frame; `None` leaves it to [`Headers::parse`].
+    #[inline]
+    pub(crate) fn parse(header: &[u8]) -> Option<Udp4> {
+        let h: &[u8; 38] = header.first_chunk()?;
+        let word = |at: usize| u32::from_be_bytes([h[at], h[at + 1], h[at + 2], h[at + 3]]);
+        // EtherType, version and length of the header; more-fragments and fragment offset; protocol.
+        let is_usual = word(12) >> 8 == 0x08_0045 && word(20) & 0x3fff_00ff == u32::from(IP_PROTO_UDP);
+        is_usual.then(|| Udp4 { dst: word(30), tos: h[15], src: word(26), ports: word(34) })
+    }
+
+    /// As [`Headers::flow_hash`].
+    #[inline]
+    pub(crate) fn flow_hash(&self) -> u64 {
+        let addresses = u64::from(self.src) << 32 | u64::from(self.dst);
+        mix(mix(0, addresses), u64::from(IP_PROTO_UDP) << 32 | u64::from(self.ports))
+    }
+}
+
 fn mix_address(hash: u64, address: IpAddr) -> u64 {
     let word = match address {
         IpAddr::V4(v4) => u32::from(v4) as u128,
@@ -106,6 +138,7 @@ fn mac_word(mac: [u8; 6]) -> u64 {
 }
 
 /// Mixes a word into a hash, such that each input bit reaches each output bit (the finaliser of MurmurHash3).
+#[inline]
 pub(crate) fn mix(hash: u64, word: u64) -> u64 {
     let mut x = (hash ^ word).wrapping_add(0x9e37_79b9_7f4a_7c15);
     x = (x ^ (x >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
@@ -194,6 +227,8 @@ pub(crate) fn mark_ce(frame: &mut Frame, offset: usize) {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use rand_chacha::ChaCha8Rng;
+    use rand_core::{RngCore, SeedableRng};
 
     /// A UDP frame from 10.0.0.1 to 10.0.0.2, port 4791, with a valid IPv4 checksum.
     pub(crate) fn udp4(src_port: u16, ecn: u8) -> Vec<u8> {
@@ -245,6 +280,30 @@ pub(crate) mod tests {
         bytes.splice(12..12, [0x81, 0x00, 0x00, 0x05]);
         let ip = Headers::parse(&Frame::new(&bytes)).unwrap().ip.unwrap();
         assert_eq!((ip.offset_bytes, ip.src_port), (18, 7));
+    }
+
+    /// Damages frames at random; where the quick way reads a frame at all, it reads what the thorough one reads.
+    #[test]
+    fn the_quick_way_reads_what_the_thorough_one_reads() {
+        let mut rng = ChaCha8Rng::seed_from_u64(5);
+        let mut read_count = 0;
+        for round in 0..20_000 {
+            let mut bytes = udp4(rng.next_u32() as u16, rng.next_u32() as u8 & 3);
+            bytes.truncate(bytes.len() - rng.next_u32() as usize % 8);
+            for _ in 0..rng.next_u32() % 3 {
+                let at = rng.next_u32() as usize % bytes.len();
+                bytes[at] ^= 1 << (rng.next_u32() % 8);
+            }
+            let Some(quick) = Udp4::parse(&bytes) else { continue };
+            read_count += 1;
+            let headers = Headers::parse(&Frame::new(&bytes)).unwrap();
+            let ip = headers.ip.unwrap();
+            assert_eq!(quick.flow_hash(), headers.flow_hash(), "round {round}: {bytes:02x?}");
+            let dst = IpAddr::from(quick.dst.to_be_bytes());
+            let expected = (ip.dst, ip.dscp << 2 | ip.ecn, ip.offset_bytes, ip.protocol);
+            assert_eq!((dst, quick.tos, Udp4::IP_OFFSET_BYTES, IP_PROTO_UDP), expected, "round {round}: {bytes:02x?}");
+        }
+        assert!(read_count > 10_000, "{read_count} frames read the quick way");
     }
 
     #[test]

@@ -1,10 +1,12 @@
 //! An Ethernet frame: header bytes in place, a payload that is shared, only counted, or absent.
 //!
-//! A frame reads as `header | payload | trailer`, without preamble and FCS. Headers are stored inline, so a packet
-//! costs no allocation. The payload is either real ([`Payload::Bytes`], a range of a shared buffer: one message buffer
+//! A frame reads as `header | payload | trailer`, without preamble and FCS. Headers are stored inline in a record that is
+//! used again, so a packet costs no allocation. The payload is either real ([`Payload::Bytes`], a range of a shared buffer: one message buffer
 //! serves all its packets) or virtual ([`Payload::Virtual`], a length whose bytes read as zero), with which a
 //! 256 MB collective is simulated without touching 256 MB. The trailer holds what follows the payload (pad, ICRC).
 
+use std::cell::{Cell, RefCell};
+use std::hint::black_box;
 use std::sync::Arc;
 
 /// Bytes of header that a frame keeps inline.
@@ -17,6 +19,9 @@ pub const FRAME_BYTES_MAX: usize = 16_384;
 pub const WIRE_OVERHEAD_BYTES: u32 = 24;
 /// Shortest frame on the wire without FCS; a shorter one is charged as this long.
 pub const FRAME_BYTES_MIN: u32 = 60;
+
+/// A byte of the header that lies in the second cache line of a record.
+const PREFETCH_HEADER_AT: usize = 48;
 
 /// The middle of a frame.
 #[derive(Clone, Debug, Default)]
@@ -61,15 +66,102 @@ impl Payload {
 
 /// An Ethernet frame without preamble and FCS.
 ///
-/// The layout is fixed so that what is used of a frame with short headers lies in its first two cache lines.
-#[derive(Clone)]
-#[repr(C)]
+/// A handle of one word: to pass a frame on moves no bytes. The bytes stand in a record that goes back, when the frame
+/// is dropped, to a store of the thread it is dropped on, from where the next new frame takes it.
+#[derive(Default)]
 pub struct Frame {
+    /// `None` is a frame of no bytes.
+    record: Option<Box<Record>>,
+}
+
+/// What a frame consists of. What is used of one with short headers lies in its first two cache lines.
+#[repr(C, align(64))]
+struct Record {
     payload: Payload,
     header_len: u8,
     trailer_len: u8,
     trailer: [u8; TRAILER_BYTES_MAX],
+    /// Bytes beyond `header_len` are those of an earlier frame.
     header: [u8; HEADER_BYTES_MAX],
+}
+
+static EMPTY: Record = Record {
+    payload: Payload::Empty,
+    header_len: 0,
+    trailer_len: 0,
+    trailer: [0; TRAILER_BYTES_MAX],
+    header: [0; HEADER_BYTES_MAX],
+};
+
+/// Records that a thread keeps for its next frames; 1 MiB. More than that go back to the allocator.
+const SPARE_COUNT_MAX: usize = 4096;
+
+thread_local! {
+    // Boxed, because a record moves between here and a frame without being copied.
+    #[allow(clippy::vec_box)]
+    static SPARE: RefCell<Vec<Box<Record>>> = const { RefCell::new(Vec::new()) };
+    static MADE_COUNT: Cell<u64> = const { Cell::new(0) };
+}
+
+impl Record {
+    /// A record without payload and trailer, and with any bytes in the header.
+    #[inline]
+    fn take(header_len: usize) -> Box<Record> {
+        let spare = SPARE.try_with(|spare| spare.try_borrow_mut().ok()?.pop());
+        let mut record = spare.ok().flatten().unwrap_or_else(Record::make);
+        record.header_len = header_len as u8;
+        record.trailer_len = 0;
+        record
+    }
+
+    #[cold]
+    fn make() -> Box<Record> {
+        MADE_COUNT.with(|count| count.set(count.get() + 1));
+        Box::new(Record { payload: Payload::Empty, ..EMPTY })
+    }
+
+    #[inline]
+    fn header(&self) -> &[u8] {
+        &self.header[..usize::from(self.header_len).min(HEADER_BYTES_MAX)]
+    }
+
+    #[inline]
+    fn trailer(&self) -> &[u8] {
+        &self.trailer[..usize::from(self.trailer_len).min(TRAILER_BYTES_MAX)]
+    }
+
+    #[inline]
+    fn len_bytes(&self) -> usize {
+        usize::from(self.header_len) + self.payload.len_bytes() + usize::from(self.trailer_len)
+    }
+}
+
+impl Drop for Frame {
+    #[inline]
+    fn drop(&mut self) {
+        let Some(mut record) = self.record.take() else { return };
+        if !matches!(record.payload, Payload::Empty) {
+            record.payload = Payload::Empty;
+        }
+        // At the end of a thread its store may be gone; then the record goes back to the allocator.
+        let _ = SPARE.try_with(|spare| {
+            let mut spare = spare.borrow_mut();
+            if spare.len() < SPARE_COUNT_MAX {
+                spare.push(record);
+            }
+        });
+    }
+}
+
+impl Clone for Frame {
+    fn clone(&self) -> Frame {
+        let mut frame = Frame::new(self.header());
+        let record = frame.record_mut();
+        record.payload = self.payload().clone();
+        record.trailer_len = self.record().trailer_len;
+        record.trailer = self.record().trailer;
+        frame
+    }
 }
 
 impl Frame {
@@ -80,22 +172,24 @@ impl Frame {
     #[inline]
     pub fn new(header: &[u8]) -> Frame {
         assert!(header.len() <= HEADER_BYTES_MAX, "{} header bytes, at most {HEADER_BYTES_MAX}", header.len());
-        // Filled in place: a frame is large enough for each copy to show.
-        let mut frame = Frame::empty();
-        frame.header_len = header.len() as u8;
-        frame.header[..header.len()].copy_from_slice(header);
-        frame
+        let mut record = Record::take(header.len());
+        record.header[..header.len()].copy_from_slice(header);
+        Frame { record: Some(record) }
+    }
+
+    /// Records this thread has allocated so far, for tests that keep an eye on what a frame costs.
+    pub fn made_count() -> u64 {
+        MADE_COUNT.with(Cell::get)
     }
 
     #[inline]
-    fn empty() -> Frame {
-        Frame {
-            payload: Payload::Empty,
-            header_len: 0,
-            trailer_len: 0,
-            trailer: [0; TRAILER_BYTES_MAX],
-            header: [0; HEADER_BYTES_MAX],
-        }
+    fn record(&self) -> &Record {
+        self.record.as_deref().unwrap_or(&EMPTY)
+    }
+
+    #[inline]
+    fn record_mut(&mut self) -> &mut Record {
+        self.record.get_or_insert_with(|| Record::take(0))
     }
 
     /// A frame of real bytes: the first [`HEADER_BYTES_MAX`] become the header, the rest the payload.
@@ -115,7 +209,7 @@ impl Frame {
     /// Sets a payload that has a length and no bytes.
     #[inline]
     pub fn with_virtual_payload(mut self, len_bytes: u32) -> Frame {
-        self.payload = Payload::Virtual(len_bytes);
+        self.record_mut().payload = Payload::Virtual(len_bytes);
         self.check_length();
         self
     }
@@ -134,7 +228,7 @@ impl Frame {
         assert!(offset_bytes + len_bytes <= data.len(), "payload range ends beyond its buffer of {} bytes", data.len());
         let offset = u32::try_from(offset_bytes).expect("payload offset fits 32 bits");
         let len = u32::try_from(len_bytes).expect("payload length fits 32 bits");
-        self.payload = Payload::Bytes { data, offset, len };
+        self.record_mut().payload = Payload::Bytes { data, offset, len };
         self.check_length();
         self
     }
@@ -146,38 +240,18 @@ impl Frame {
     #[inline]
     pub fn with_trailer(mut self, trailer: &[u8]) -> Frame {
         assert!(trailer.len() <= TRAILER_BYTES_MAX, "{} trailer bytes, at most {TRAILER_BYTES_MAX}", trailer.len());
-        self.trailer[..trailer.len()].copy_from_slice(trailer);
-        self.trailer_len = trailer.len() as u8;
+        let record = self.record_mut();
+        record.trailer[..trailer.len()].copy_from_slice(trailer);
+        record.trailer_len = trailer.len() as u8;
         self.check_length();
         self
     }
 
-    /// Copies the frame out and leaves its place without a payload.
+    /// Has the processor fetch what is read of a short frame on arrival, without waiting for it.
     #[inline]
-    pub(crate) fn take(&mut self) -> Frame {
-        let mut frame = Frame::empty();
-        frame.header_len = self.header_len;
-        frame.header[..self.header_len as usize].copy_from_slice(self.header());
-        frame.trailer_len = self.trailer_len;
-        frame.trailer = self.trailer;
-        frame.payload = std::mem::take(&mut self.payload);
-        frame
-    }
-
-    /// Takes another frame's place, touching no more bytes than that has.
-    #[inline]
-    pub(crate) fn assign(&mut self, other: Frame) {
-        self.header[..other.header_len as usize].copy_from_slice(other.header());
-        self.header_len = other.header_len;
-        self.trailer = other.trailer;
-        self.trailer_len = other.trailer_len;
-        self.payload = other.payload;
-    }
-
-    /// Lets go of a shared payload buffer.
-    #[inline]
-    pub(crate) fn release_payload(&mut self) {
-        self.payload = Payload::Empty;
+    pub(crate) fn prefetch(&self) {
+        let record = self.record();
+        black_box((record.header_len, record.header[PREFETCH_HEADER_AT]));
     }
 
     #[inline]
@@ -188,36 +262,37 @@ impl Frame {
     /// The inline bytes the frame begins with.
     #[inline]
     pub fn header(&self) -> &[u8] {
-        &self.header[..self.header_len as usize]
+        self.record().header()
     }
 
     /// The same, to be changed.
     #[inline]
     pub fn header_mut(&mut self) -> &mut [u8] {
-        &mut self.header[..self.header_len as usize]
+        let record = self.record_mut();
+        &mut record.header[..usize::from(record.header_len)]
     }
 
     /// The payload.
     #[inline]
     pub fn payload(&self) -> &Payload {
-        &self.payload
+        &self.record().payload
     }
 
     /// The bytes after the payload.
     #[inline]
     pub fn trailer(&self) -> &[u8] {
-        &self.trailer[..self.trailer_len as usize]
+        self.record().trailer()
     }
 
     /// Whether part of the frame exists as a length only.
     pub fn is_virtual(&self) -> bool {
-        self.payload.bytes().is_none()
+        self.payload().bytes().is_none()
     }
 
     /// Length in bytes, without preamble, FCS and Ethernet padding.
     #[inline]
     pub fn len_bytes(&self) -> usize {
-        self.header_len as usize + self.payload.len_bytes() + self.trailer_len as usize
+        self.record().len_bytes()
     }
 
     /// Bytes of line time: padded to the Ethernet minimum, with preamble, FCS and inter-frame gap.
@@ -230,9 +305,9 @@ impl Frame {
     pub fn write_to(&self, out: &mut Vec<u8>) {
         out.reserve(self.len_bytes());
         out.extend_from_slice(self.header());
-        match self.payload.bytes() {
+        match self.payload().bytes() {
             Some(bytes) => out.extend_from_slice(bytes),
-            None => out.resize(out.len() + self.payload.len_bytes(), 0),
+            None => out.resize(out.len() + self.payload().len_bytes(), 0),
         }
         out.extend_from_slice(self.trailer());
     }
@@ -248,27 +323,22 @@ impl Frame {
     /// payload hit by it becomes real. Does nothing beyond the end of the frame.
     pub fn flip_bit(&mut self, bit: u64) {
         let (byte, mask) = ((bit / 8) as usize, 0x80u8 >> (bit % 8));
-        let header_end = self.header_len as usize;
-        let payload_end = header_end + self.payload.len_bytes();
+        let record = self.record_mut();
+        let header_end = record.header_len as usize;
+        let payload_end = header_end + record.payload.len_bytes();
         if byte < header_end {
-            self.header[byte] ^= mask;
+            record.header[byte] ^= mask;
         } else if byte < payload_end {
-            let mut data = match self.payload.bytes() {
+            let mut data = match record.payload.bytes() {
                 Some(bytes) => bytes.to_vec(),
-                None => vec![0; self.payload.len_bytes()],
+                None => vec![0; record.payload.len_bytes()],
             };
             data[byte - header_end] ^= mask;
             let len = data.len() as u32;
-            self.payload = Payload::Bytes { data: data.into(), offset: 0, len };
-        } else if byte < payload_end + self.trailer_len as usize {
-            self.trailer[byte - payload_end] ^= mask;
+            record.payload = Payload::Bytes { data: data.into(), offset: 0, len };
+        } else if byte < payload_end + record.trailer_len as usize {
+            record.trailer[byte - payload_end] ^= mask;
         }
-    }
-}
-
-impl Default for Frame {
-    fn default() -> Frame {
-        Frame::new(&[])
     }
 }
 
@@ -287,10 +357,11 @@ impl std::fmt::Debug for Frame {
         for byte in self.header() {
             write!(f, "{byte:02x}")?;
         }
-        match &self.payload {
+        let trailer_len = self.trailer().len();
+        match self.payload() {
             Payload::Empty => write!(f, ")"),
-            Payload::Virtual(len) => write!(f, " + {len} virtual + {})", self.trailer_len),
-            Payload::Bytes { len, .. } => write!(f, " + {len} real + {})", self.trailer_len),
+            Payload::Virtual(len) => write!(f, " + {len} virtual + {trailer_len})"),
+            Payload::Bytes { len, .. } => write!(f, " + {len} real + {trailer_len})"),
         }
     }
 }
@@ -307,6 +378,19 @@ mod tests {
             assert_eq!(frame.to_bytes(), bytes, "{len} bytes");
             assert_eq!(frame.len_bytes(), len);
         }
+    }
+
+    #[test]
+    fn a_frame_in_a_used_record_has_nothing_of_the_one_before() {
+        drop(Frame::new(&[7; 100]).with_virtual_payload(9).with_trailer(&[7; 8]));
+        let made = Frame::made_count();
+        let mut frame = Frame::new(&[1, 2]);
+        assert_eq!((frame.to_bytes(), Frame::made_count()), (vec![1, 2], made));
+        frame = frame.with_trailer(&[3]);
+        assert_eq!((frame.header(), frame.trailer(), frame.payload().len_bytes()), (&[1, 2][..], &[3][..], 0));
+        assert_eq!((std::mem::take(&mut frame).len_bytes(), frame.len_bytes()), (3, 0));
+        frame.flip_bit(0);
+        assert_eq!(frame.with_virtual_payload(3).to_bytes(), [0, 0, 0]);
     }
 
     #[test]

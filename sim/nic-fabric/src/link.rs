@@ -10,7 +10,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_core::RngCore;
 
 use crate::pcap::Capture;
-use crate::pool::FrameId;
+use crate::pool::{FrameId, Next};
 use crate::queue::{ClassQueue, Ingress, Pfc, QueueSpec};
 use crate::rule::RuleState;
 use crate::seed::threshold_of_ppm;
@@ -100,27 +100,31 @@ impl LinkSpec {
 /// 8 bits a byte, 1e12 ps a second, 1e6 bit/s a Mb/s.
 const PS_MBPS_PER_BYTE: u64 = 8_000_000;
 
-/// The near end of a link: queue, line, what happens on the way. What each frame needs comes first.
-#[repr(C)]
+/// The near end of a link: queue, line, what happens on the way. What each frame needs is the first cache line.
+#[repr(C, align(64))]
 pub(crate) struct TxLink {
     /// When the last accepted frame has left.
     pub free_at_ps: u64,
-    /// Picoseconds a byte takes, where that is whole; else 0 and `rate_mbps` counts.
-    ps_per_byte: u64,
     pub delay_ps: u64,
     /// Limits in line time.
     buffer_ps: u64,
     ecn_min_ps: u64,
     pub backlog_max_ps: u64,
-    frames: u64,
     wire_bytes: u64,
+    frames: u64,
+    /// Picoseconds a byte takes, where that is whole; else 0 and `rate_mbps` counts.
+    ps_per_byte: u32,
+    /// A frame that was admitted flies on: the link is up and has nothing that few links have.
+    pub is_plain: bool,
     /// What few links have.
     pub extra: Option<Box<TxExtra>>,
     /// The real queue of a link with classes.
     pub queue: Option<Box<ClassQueue>>,
     /// Shard of the far end.
     pub to_shard: u16,
-    pub is_down: bool,
+    /// Whether that is the shard of the near end too.
+    is_inner: bool,
+    is_down: bool,
     /// Counts failures; a frame that sees a different number at the far end was lost.
     pub epoch: u32,
     rate_mbps: u64,
@@ -148,16 +152,18 @@ pub(crate) enum Admission {
 }
 
 impl TxLink {
-    pub(crate) fn new(spec: &LinkSpec, to_shard: u16, ecn_rng: impl FnOnce() -> ChaCha8Rng) -> TxLink {
+    /// The near end of a link that goes from one shard to another, or stays in one.
+    pub(crate) fn new(spec: &LinkSpec, shards: [u16; 2], ecn_rng: impl FnOnce() -> ChaCha8Rng) -> TxLink {
         let divides = PS_MBPS_PER_BYTE % spec.rate_mbps == 0;
         let line_ps = |bytes: u64| {
             let ps = u128::from(bytes) * u128::from(PS_MBPS_PER_BYTE) / u128::from(spec.rate_mbps);
             u64::try_from(ps).unwrap_or(u64::MAX)
         };
         let ecn = spec.ecn.unwrap_or(Ecn::step(u64::MAX));
-        TxLink {
+        let mut link = TxLink {
             free_at_ps: 0,
-            ps_per_byte: if divides { PS_MBPS_PER_BYTE / spec.rate_mbps } else { 0 },
+            ps_per_byte: if divides { (PS_MBPS_PER_BYTE / spec.rate_mbps) as u32 } else { 0 },
+            is_plain: false,
             rate_mbps: spec.rate_mbps,
             delay_ps: spec.delay_ps,
             buffer_ps: line_ps(spec.buffer_bytes),
@@ -165,7 +171,8 @@ impl TxLink {
             ecn_max_ps: line_ps(ecn.max_bytes),
             ecn_max_threshold: threshold_of_ppm(ecn.max_ppm),
             backlog_max_ps: 0,
-            to_shard,
+            to_shard: shards[1],
+            is_inner: shards[0] == shards[1],
             is_down: false,
             epoch: 0,
             frames: 0,
@@ -174,11 +181,28 @@ impl TxLink {
             extra: None,
             queue: ClassQueue::of(spec).map(Box::new),
             ecn_rng: (ecn.min_bytes < ecn.max_bytes).then(|| Box::new(ecn_rng())),
-        }
+        };
+        link.settle();
+        link
+    }
+
+    /// Brings `is_plain` up to date.
+    fn settle(&mut self) {
+        self.is_plain = self.is_inner && !self.is_down && self.extra.is_none() && self.queue.is_none();
     }
 
     pub(crate) fn extra_mut(&mut self) -> &mut TxExtra {
+        self.is_plain = false;
         self.extra.get_or_insert_with(Box::default)
+    }
+
+    pub(crate) fn is_down(&self) -> bool {
+        self.is_down
+    }
+
+    pub(crate) fn set_down(&mut self, is_down: bool) {
+        self.is_down = is_down;
+        self.settle();
     }
 
     /// Time on the line.
@@ -235,7 +259,7 @@ impl TxLink {
     #[inline]
     pub(crate) fn line_ps(&self, bytes: u64) -> u64 {
         if self.ps_per_byte != 0 {
-            bytes * self.ps_per_byte
+            bytes * u64::from(self.ps_per_byte)
         } else {
             (bytes * PS_MBPS_PER_BYTE).div_ceil(self.rate_mbps)
         }
@@ -260,7 +284,7 @@ impl TxLink {
 /// The far end of a link.
 pub(crate) struct RxLink {
     /// Frames on the way, chained in the order of their arrival; the first has an event.
-    pub first: FrameId,
+    pub first: Next,
     /// The end of the chain; means nothing when there is no first.
     pub last: FrameId,
     /// Node at the far end.
@@ -274,13 +298,15 @@ pub(crate) struct RxLink {
     pub ingress: Option<Box<Ingress>>,
 }
 
+const _: () = assert!(std::mem::offset_of!(TxLink, extra) == 64, "what each frame needs is one cache line");
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use rand_core::SeedableRng;
 
     fn tx(spec: &LinkSpec) -> TxLink {
-        TxLink::new(spec, 0, || ChaCha8Rng::seed_from_u64(1))
+        TxLink::new(spec, [0, 0], || ChaCha8Rng::seed_from_u64(1))
     }
 
     fn departure(link: &mut TxLink, now_ps: u64, wire_bytes: u32) -> Option<(u64, bool)> {

@@ -122,7 +122,7 @@ impl Context<'_> {
     /// # Panics
     /// If the node has no such port.
     pub fn port_is_up(&self, port: u16) -> bool {
-        !self.core.tx[self.core.net.out_link(self.node, port) as usize].is_down
+        !self.core.tx[self.core.net.out_link(self.node, port) as usize].is_down()
     }
 
     /// The node's own random stream.

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use crate::engine::{event, key, Core};
-use crate::pool::{FrameId, FRAME_NONE};
+use crate::pool::{FrameId, Next, FRAME_NONE};
 use crate::route::Routes;
 use crate::stats::DropCause;
 use crate::topology::LinkSelect;
@@ -72,7 +72,7 @@ impl Core {
             return false;
         }
         for link in [cable * 2, cable * 2 + 1] {
-            self.tx[link as usize].is_down = !is_up;
+            self.tx[link as usize].set_down(!is_up);
             if !is_up {
                 self.cut(link);
             }
@@ -102,10 +102,10 @@ impl Core {
         if let Some(ingress) = rx.ingress.as_mut() {
             ingress.forget_pause();
         }
-        let mut next = std::mem::replace(&mut rx.first, FRAME_NONE);
+        let mut next = std::mem::replace(&mut rx.first, Next::NONE).id;
         while next != FRAME_NONE {
             lost.push(next);
-            next = self.pool.packet(next).next;
+            next = self.pool.next(next).id;
         }
         let strays: Vec<(u32, u32)> = self.strays.range((link, 0)..=(link, u32::MAX)).map(|entry| *entry.0).collect();
         lost.extend(strays.iter().filter_map(|stray| self.strays.remove(stray)));

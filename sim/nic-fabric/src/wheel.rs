@@ -1,30 +1,47 @@
-//! The event queue: a timing wheel of 8.192 ns buckets with a heap for what lies beyond 67 us.
+//! The event queue: a timing wheel of 1.024 ns buckets with a heap for what lies beyond 16.8 us.
 //!
 //! Events come out ordered by (time, key), and keys name entities, so the order of two events of the same picosecond
-//! does not depend on who pushed first. A bucket is sorted when time reaches it; an event pushed into the open bucket
-//! (or before it, when the next event lay far ahead) is inserted in place.
+//! does not depend on who pushed first. A bucket is a list of nodes in one store, so that the memory touched is that of
+//! the events that are set, and no more; it is sorted when time reaches it. An event pushed into the open bucket (or
+//! before it, when the next event lay far ahead) is inserted in place.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-const BUCKET_PS_LOG2: u32 = 13;
-const BUCKET_COUNT: usize = 8192;
+const BUCKET_PS_LOG2: u32 = 10;
+const BUCKET_COUNT: usize = 16384;
 const WORD_COUNT: usize = BUCKET_COUNT / 64;
 
 /// A time in picoseconds (upper half) and a key that says what happens (lower half): one number, quick to compare.
 type Event = u128;
 
+#[inline]
 fn event(time_ps: u64, key: u64) -> Event {
     u128::from(time_ps) << 64 | u128::from(key)
 }
 
+#[inline]
 fn time_of(event: Event) -> u64 {
     (event >> 64) as u64
 }
 
+/// Ends a list of nodes.
+const NODE_NONE: u32 = u32::MAX;
+
+/// An event in a bucket, or a free place.
+#[derive(Clone, Copy)]
+struct Node {
+    event: Event,
+    next: u32,
+}
+
 /// Events in the order of (time, key).
 pub(crate) struct Wheel {
-    buckets: Vec<Vec<Event>>,
+    /// First node of each bucket.
+    buckets: Vec<u32>,
+    nodes: Vec<Node>,
+    /// First free node; the one freed last.
+    free: u32,
     /// One bit per bucket: not empty.
     occupied: [u64; WORD_COUNT],
     /// Number of the open bucket, counted from time 0.
@@ -33,42 +50,57 @@ pub(crate) struct Wheel {
     open: Vec<Event>,
     open_position: usize,
     far: BinaryHeap<Reverse<Event>>,
-    /// Memory of drained buckets, the warmest last. Empty buckets have none of their own, so that what is touched is
-    /// what the next few hundred nanoseconds need, not all the wheel.
-    spare: Vec<Vec<Event>>,
-    count: usize,
+    /// When the first event of `far` is due; `u64::MAX` if there is none.
+    far_ps: u64,
 }
 
 impl Wheel {
     pub(crate) fn new() -> Wheel {
         Wheel {
-            buckets: vec![Vec::new(); BUCKET_COUNT],
+            buckets: vec![NODE_NONE; BUCKET_COUNT],
+            nodes: Vec::new(),
+            free: NODE_NONE,
             occupied: [0; WORD_COUNT],
             open_number: 0,
             open: Vec::new(),
             open_position: 0,
             far: BinaryHeap::new(),
-            spare: Vec::new(),
-            count: 0,
+            far_ps: u64::MAX,
         }
     }
 
     #[inline]
     pub(crate) fn push(&mut self, time_ps: u64, key: u64) {
-        self.count += 1;
         let number = time_ps >> BUCKET_PS_LOG2;
-        if number <= self.open_number {
-            self.insert_open(event(time_ps, key));
-        } else if number - self.open_number < BUCKET_COUNT as u64 {
+        let event = event(time_ps, key);
+        // Wraps to a large number for the buckets before the open one.
+        let ahead = number.wrapping_sub(self.open_number + 1);
+        if ahead < BUCKET_COUNT as u64 - 1 {
             let index = number as usize % BUCKET_COUNT;
-            let bucket = &mut self.buckets[index];
-            if bucket.capacity() == 0 {
-                *bucket = self.spare.pop().unwrap_or_default();
-            }
-            bucket.push(event(time_ps, key));
+            let at = self.make_node(Node { event, next: self.buckets[index] });
+            self.buckets[index] = at;
             self.occupied[index / 64] |= 1 << (index % 64);
+        } else if number <= self.open_number {
+            self.insert_open(event);
         } else {
-            self.far.push(Reverse(event(time_ps, key)));
+            self.far_ps = self.far_ps.min(time_ps);
+            self.far.push(Reverse(event));
+        }
+    }
+
+    #[inline]
+    fn make_node(&mut self, node: Node) -> u32 {
+        let at = self.free;
+        match self.nodes.get_mut(at as usize) {
+            Some(place) => {
+                self.free = place.next;
+                *place = node;
+                at
+            }
+            None => {
+                self.nodes.push(node);
+                u32::try_from(self.nodes.len() - 1).expect("events fit 32 bits")
+            }
         }
     }
 
@@ -85,7 +117,7 @@ impl Wheel {
     /// Takes the first event, unless it is later than `until_ps`.
     #[inline]
     pub(crate) fn pop_until(&mut self, until_ps: u64) -> Option<(u64, u64)> {
-        if self.open_position == self.open.len() && !self.open_next() {
+        if self.open_position == self.open.len() && !self.open_next(until_ps) {
             return None;
         }
         let event = self.open[self.open_position];
@@ -93,51 +125,78 @@ impl Wheel {
             return None;
         }
         self.open_position += 1;
-        self.count -= 1;
         Some((time_of(event), event as u64))
     }
 
     /// Time of the first event.
     pub(crate) fn next_time_ps(&mut self) -> Option<u64> {
-        if self.open_position == self.open.len() && !self.open_next() {
+        if self.open_position == self.open.len() && !self.open_next(u64::MAX) {
             return None;
         }
         Some(time_of(self.open[self.open_position]))
     }
 
-    /// Opens the next bucket that holds anything. False if none does.
-    fn open_next(&mut self) -> bool {
+    /// Opens the next bucket that holds anything. False if none does, or if it begins after `until_ps`: what is set
+    /// before then need not be inserted into an open bucket.
+    fn open_next(&mut self, until_ps: u64) -> bool {
         self.open.clear();
         self.open_position = 0;
-        if self.count == 0 {
+        let far = self.far_ps >> BUCKET_PS_LOG2;
+        let near = self.next_occupied();
+        let number = match near {
+            Some(near) => near.min(far),
+            None if self.far.is_empty() => return false,
+            None => far,
+        };
+        if number << BUCKET_PS_LOG2 > until_ps {
             return false;
         }
-        let near = self.next_occupied();
-        let far = self.far.peek().map(|event| time_of(event.0) >> BUCKET_PS_LOG2);
-        let number = match (near, far) {
-            (Some(near), Some(far)) => near.min(far),
-            (Some(number), None) | (None, Some(number)) => number,
-            (None, None) => return false,
-        };
         self.open_number = number;
-        let index = number as usize % BUCKET_COUNT;
         if near == Some(number) {
-            let drained = std::mem::replace(&mut self.open, std::mem::take(&mut self.buckets[index]));
-            self.spare.push(drained);
-            self.occupied[index / 64] &= !(1 << (index % 64));
+            self.drain(number as usize % BUCKET_COUNT);
         }
+        if far == number {
+            self.drain_far(number);
+        }
+        if self.open.len() > 1 {
+            self.open.sort_unstable();
+        }
+        true
+    }
+
+    /// Moves the events of a bucket, of which there is one at least, to `open`.
+    #[inline]
+    fn drain(&mut self, index: usize) {
+        let first = std::mem::replace(&mut self.buckets[index], NODE_NONE);
+        self.occupied[index / 64] &= !(1 << (index % 64));
+        let mut last = first;
+        loop {
+            let Node { event, next } = self.nodes[last as usize];
+            self.open.push(event);
+            if next == NODE_NONE {
+                break;
+            }
+            last = next;
+        }
+        self.nodes[last as usize].next = self.free;
+        self.free = first;
+    }
+
+    #[cold]
+    fn drain_far(&mut self, number: u64) {
+        self.far_ps = u64::MAX;
         while let Some(Reverse(event)) = self.far.peek() {
             if time_of(*event) >> BUCKET_PS_LOG2 != number {
+                self.far_ps = time_of(*event);
                 break;
             }
             self.open.push(*event);
             self.far.pop();
         }
-        self.open.sort_unstable();
-        true
     }
 
     /// Number of the first occupied bucket after the open one.
+    #[inline]
     fn next_occupied(&self) -> Option<u64> {
         let start = (self.open_number as usize + 1) % BUCKET_COUNT;
         let mut word = start / 64;

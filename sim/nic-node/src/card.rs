@@ -8,6 +8,7 @@ use nic_fabric::{Context, Frame, Node};
 use nic_model::config::NicConfig;
 use nic_model::memory::HostMemory;
 use nic_model::time::Time;
+use nic_model::wire::frame;
 use nic_model::Nic;
 
 use crate::convert::{to_fabric, to_model};
@@ -32,7 +33,9 @@ impl<M: HostMemory + Send + 'static> Card<M> {
     /// As [`Nic::new`].
     pub fn new(config: NicConfig, memory: M) -> Card<M> {
         let ports = vec![Port::default(); config.planes.len()];
-        Card { joint: Joint { nic: Nic::new(config), clock_ps: 0, wakes_ps: Vec::new(), ports }, memory }
+        let nic = Nic::new(config);
+        let joint = Joint { nic, clock_ps: 0, wakes_ps: Vec::new(), ports, frame: frame::Frame::empty() };
+        Card { joint, memory }
     }
 
     /// Sets what the card's own clock shows when the network begins at 0, picoseconds.
@@ -112,6 +115,8 @@ struct Joint {
     /// When the timers of the model that are set in the network are due, the earliest last.
     wakes_ps: Vec<u64>,
     ports: Vec<Port>,
+    /// Where frames are on their way in and out, so that they are made in place.
+    frame: frame::Frame,
 }
 
 impl Joint {
@@ -147,8 +152,10 @@ impl Joint {
         if port.free_at_ps <= now_ps {
             port.free_at_ps = ctx.port_free_at_ps(index as u16);
             if port.free_at_ps <= now_ps && ctx.port_is_up(index as u16) {
-                let Some(frame) = self.nic.poll_transmit(now, index as u8, memory) else { return false };
-                ctx.send(index as u16, to_fabric(frame));
+                if !self.nic.poll_transmit_into(now, index as u8, memory, &mut self.frame) {
+                    return false;
+                }
+                ctx.send(index as u16, to_fabric(&self.frame));
                 port.free_at_ps = ctx.port_free_at_ps(index as u16);
                 has_sent = true;
             }
@@ -187,8 +194,11 @@ impl Joint {
     }
 
     fn on_frame(&mut self, ctx: &mut Context<'_>, port: u16, frame: Frame, memory: &mut dyn HostMemory) {
+        to_model(&frame, &mut self.frame);
+        // Its record serves the answer.
+        drop(frame);
         let now = self.time(ctx.now_ps());
-        self.nic.on_frame(now, port as u8, &to_model(frame), memory);
+        self.nic.on_frame(now, port as u8, &self.frame, memory);
         self.pump(ctx, memory);
     }
 }

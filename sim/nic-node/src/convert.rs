@@ -5,18 +5,20 @@ use nic_model::wire::frame as model;
 
 /// The model's frame as the network carries it.
 #[inline]
-pub fn to_fabric(frame: model::Frame) -> fabric::Frame {
+pub fn to_fabric(frame: &model::Frame) -> fabric::Frame {
     let out = fabric::Frame::new(frame.header()).with_trailer(frame.trailer());
-    match frame.payload {
+    match &frame.payload {
         model::Payload::Virtual(0) => out,
-        model::Payload::Virtual(len) => out.with_virtual_payload(len),
-        model::Payload::Bytes { buffer, start, len } => out.with_payload_range(buffer, start as usize, len as usize),
+        model::Payload::Virtual(len) => out.with_virtual_payload(*len),
+        model::Payload::Bytes { buffer, start, len } => {
+            out.with_payload_range(buffer.clone(), *start as usize, *len as usize)
+        }
     }
 }
 
-/// The network's frame as the model takes it.
+/// The network's frame as the model takes it, in the place of another.
 #[inline]
-pub fn to_model(frame: fabric::Frame) -> model::Frame {
+pub fn to_model(frame: &fabric::Frame, out: &mut model::Frame) {
     let payload = match frame.payload() {
         fabric::Payload::Empty => model::Payload::EMPTY,
         fabric::Payload::Virtual(len) => model::Payload::Virtual(*len),
@@ -24,7 +26,7 @@ pub fn to_model(frame: fabric::Frame) -> model::Frame {
             model::Payload::Bytes { buffer: data.clone(), start: *offset, len: *len }
         }
     };
-    model::Frame::new(frame.header(), payload, frame.trailer())
+    out.assign(frame.header(), payload, frame.trailer());
 }
 
 #[cfg(test)]
@@ -40,12 +42,14 @@ mod tests {
             model::Payload::Virtual(4096),
             model::Payload::Bytes { buffer: buffer.clone(), start: 7, len: 50 },
         ];
+        let mut back = model::Frame::new(&[9; 99], model::Payload::EMPTY, &[9; 8]);
         for payload in payloads {
             let frame = model::Frame::new(&[1, 2, 3], payload, &[0, 9]);
-            let carried = to_fabric(frame.clone());
+            let carried = to_fabric(&frame);
             assert_eq!(carried.to_bytes(), frame.to_bytes());
             assert_eq!(carried.is_virtual(), frame.is_virtual());
-            assert_eq!(to_model(carried), frame);
+            to_model(&carried, &mut back);
+            assert_eq!(back, frame);
         }
     }
 
@@ -53,8 +57,9 @@ mod tests {
     fn payload_bytes_are_shared_and_not_copied() {
         let buffer: Arc<[u8]> = vec![5; 64].into();
         let payload = model::Payload::Bytes { buffer: buffer.clone(), start: 1, len: 2 };
-        let there = to_fabric(model::Frame::new(&[], payload, &[]));
-        let back = to_model(there);
+        let there = to_fabric(&model::Frame::new(&[], payload, &[]));
+        let mut back = model::Frame::empty();
+        to_model(&there, &mut back);
         let model::Payload::Bytes { buffer: same, .. } = back.payload else { panic!("bytes stay bytes") };
         assert!(Arc::ptr_eq(&buffer, &same));
     }

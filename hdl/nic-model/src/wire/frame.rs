@@ -92,8 +92,17 @@ impl Frame {
     }
 
     /// A frame of nothing, to be filled in place.
-    pub(crate) const fn empty() -> Self {
+    pub const fn empty() -> Self {
         Self::zeroed(Payload::EMPTY)
+    }
+
+    /// Makes this the frame of these parts as [`Frame::new`] does, without touching more bytes than they have.
+    #[inline]
+    pub fn assign(&mut self, header: &[u8], payload: Payload, trailer: &[u8]) {
+        self.header[..header.len()].copy_from_slice(header);
+        self.trailer[..trailer.len()].copy_from_slice(trailer);
+        (self.header_len, self.trailer_len) = (header.len() as u8, trailer.len() as u8);
+        self.payload = payload;
     }
 
     const fn zeroed(payload: Payload) -> Self {
@@ -179,6 +188,9 @@ mod tests {
         let bytes: Vec<u8> = (0..=255).cycle().take(300).map(|b: u8| b).collect();
         let split = Frame::new(&bytes[..100], Payload::from_bytes(&bytes[100..295]), &bytes[295..]);
         let whole = Frame::from_bytes(&bytes);
+        let mut used = Frame::new(&[9; 150], Payload::Virtual(4), &[9; 8]);
+        used.assign(split.header(), split.payload.clone(), split.trailer());
+        assert_eq!(used, split);
         assert_eq!((split.len_bytes(), split.to_bytes()), (300, bytes));
         assert_eq!(split, whole);
     }
