@@ -28,11 +28,22 @@ impl Switch {
             return group[0];
         }
         match &mut self.sprayer {
-            None => {
-                let hash = mix(self.hash_seed, u64::from(flow_hash)) >> 32;
-                group[((hash * group.len() as u64) >> 32) as usize]
-            }
+            None => group[self.member(group.len(), flow_hash)],
             Some(sprayer) => sprayer.choose(self.forwarding, group, tx, now_ps),
         }
+    }
+    /// The member that [`Self::choose`] will choose, where that is known beforehand.
+    #[inline]
+    pub(crate) fn foresee(&self, group: &[u32], flow_hash: u32) -> Option<u32> {
+        if group.len() > 1 && self.sprayer.is_some() {
+            return None;
+        }
+        group.get(self.member(group.len(), flow_hash)).copied()
+    }
+
+    #[inline]
+    fn member(&self, group_len: usize, flow_hash: u32) -> usize {
+        let hash = mix(self.hash_seed, u64::from(flow_hash)) >> 32;
+        ((hash * group_len as u64) >> 32) as usize
     }
 }

@@ -1,4 +1,4 @@
-//! The event queue: a timing wheel of 1.024 ns buckets with a heap for what lies beyond 16.8 us.
+//! The event queue: a timing wheel of 2.048 ns buckets with a heap for what lies beyond 16.8 us.
 //!
 //! Events come out ordered by (time, key), and keys name entities, so the order of two events of the same picosecond
 //! does not depend on who pushed first. A bucket is a list of nodes in one store, so that the memory touched is that of
@@ -8,8 +8,8 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-const BUCKET_PS_LOG2: u32 = 10;
-const BUCKET_COUNT: usize = 16384;
+const BUCKET_PS_LOG2: u32 = 11;
+const BUCKET_COUNT: usize = 8192;
 const WORD_COUNT: usize = BUCKET_COUNT / 64;
 
 /// A time in picoseconds (upper half) and a key that says what happens (lower half): one number, quick to compare.
@@ -114,18 +114,21 @@ impl Wheel {
         self.open[at] = event;
     }
 
-    /// Takes the first event, unless it is later than `until_ps`.
+    /// Takes the first event of the open bucket, unless it is later than `until_ps`.
     #[inline]
-    pub(crate) fn pop_until(&mut self, until_ps: u64) -> Option<(u64, u64)> {
-        if self.open_position == self.open.len() && !self.open_next(until_ps) {
-            return None;
-        }
-        let event = self.open[self.open_position];
+    pub(crate) fn pop_open(&mut self, until_ps: u64) -> Option<(u64, u64)> {
+        let event = *self.open.get(self.open_position)?;
         if time_of(event) > until_ps {
             return None;
         }
         self.open_position += 1;
         Some((time_of(event), event as u64))
+    }
+
+    /// Keys of what is left of the open bucket, the first first.
+    #[inline]
+    pub(crate) fn open_keys(&self) -> impl Iterator<Item = u64> + '_ {
+        self.open[self.open_position..].iter().map(|event| *event as u64)
     }
 
     /// Time of the first event.
@@ -136,9 +139,12 @@ impl Wheel {
         Some(time_of(self.open[self.open_position]))
     }
 
-    /// Opens the next bucket that holds anything. False if none does, or if it begins after `until_ps`: what is set
-    /// before then need not be inserted into an open bucket.
-    fn open_next(&mut self, until_ps: u64) -> bool {
+    /// Opens the next bucket that holds anything, once the open one is empty. False if it is not, if there is none, or
+    /// if the next one begins after `until_ps`: what is set before then need not be inserted into an open bucket.
+    pub(crate) fn open_next(&mut self, until_ps: u64) -> bool {
+        if self.open_position < self.open.len() {
+            return false;
+        }
         self.open.clear();
         self.open_position = 0;
         let far = self.far_ps >> BUCKET_PS_LOG2;
@@ -220,6 +226,11 @@ mod tests {
     use rand_chacha::ChaCha8Rng;
     use rand_core::{RngCore, SeedableRng};
 
+    /// The first event, unless it is later than `until_ps`.
+    fn pop(wheel: &mut Wheel, until_ps: u64) -> Option<(u64, u64)> {
+        wheel.pop_open(until_ps).or_else(|| wheel.open_next(until_ps).then(|| wheel.pop_open(until_ps))?)
+    }
+
     /// The wheel against a sorted list, with pushes at every distance interleaved with pops up to a moving limit.
     fn check_against_heap(seed: u64) {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
@@ -238,7 +249,7 @@ mod tests {
                         Some(Reverse(event)) if event.0 <= until => reference.pop().map(|event| event.0),
                         _ => None,
                     };
-                    assert_eq!(wheel.pop_until(until), expected, "seed {seed}");
+                    assert_eq!(pop(&mut wheel, until), expected, "seed {seed}");
                     if expected.is_none() {
                         break;
                     }
@@ -248,9 +259,9 @@ mod tests {
         }
         while let Some(Reverse(event)) = reference.pop() {
             assert_eq!(wheel.next_time_ps(), Some(event.0), "seed {seed}");
-            assert_eq!(wheel.pop_until(u64::MAX), Some(event), "seed {seed}");
+            assert_eq!(pop(&mut wheel, u64::MAX), Some(event), "seed {seed}");
         }
-        assert_eq!(wheel.pop_until(u64::MAX), None, "seed {seed}");
+        assert_eq!(pop(&mut wheel, u64::MAX), None, "seed {seed}");
     }
 
     #[test]
@@ -264,9 +275,9 @@ mod tests {
     fn event_before_the_open_bucket_comes_first() {
         let mut wheel = Wheel::new();
         wheel.push(1 << 40, 1);
-        assert_eq!(wheel.pop_until(10), None);
+        assert_eq!(pop(&mut wheel, 10), None);
         wheel.push(11, 2);
-        assert_eq!(wheel.pop_until(20), Some((11, 2)));
+        assert_eq!(pop(&mut wheel, 20), Some((11, 2)));
         assert_eq!(wheel.next_time_ps(), Some(1 << 40));
     }
 }
