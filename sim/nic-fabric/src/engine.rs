@@ -118,6 +118,8 @@ pub(crate) struct Core {
     pub shard: u16,
     pub seed: u64,
     pub now_ps: u64,
+    /// As in `net`: nodes below this are hosts, the others switches.
+    host_count: u32,
     pub net: Arc<Net>,
     pub routes: Arc<Routes>,
     pub tx: Vec<TxLink>,
@@ -145,6 +147,7 @@ impl Core {
             shard,
             seed,
             now_ps: 0,
+            host_count: net.host_count,
             net,
             routes,
             tx: Vec::new(),
@@ -384,10 +387,10 @@ impl Core {
         }
     }
 
-    /// The first frame on a link, if it is due now; then the next one gets the event. An event may find nothing due
+    /// The first frame on a link arrives, if it is due now; the next one gets the event. An event may find nothing due
     /// when the link went down after it was set.
     #[inline]
-    fn take_head(&mut self, link: u32) -> Option<FrameId> {
+    fn arrive_first(&mut self, link: u32) -> Option<Arrival> {
         let rx = &mut self.rx[link as usize];
         let Next { arrival_ps, id } = rx.first;
         if id == FRAME_NONE || arrival_ps != self.now_ps {
@@ -395,25 +398,37 @@ impl Core {
         }
         let next = self.pool.next(id);
         rx.first = next;
+        let (node, port, is_captured) = (rx.node, rx.port, rx.capture.is_some());
         if next.id != FRAME_NONE {
             self.wheel.push(next.arrival_ps, key(event::HEAD, link, 0));
         }
-        Some(id)
+        if is_captured {
+            self.record_arrival(link, id);
+        }
+        if node < self.host_count {
+            return Some(Arrival { node, port, id });
+        }
+        self.forward(node - self.host_count, link, id);
+        None
     }
 
-    /// A frame reaches the far end of a link: a switch sends it on, a host gets it.
-    #[inline]
-    fn arrive(&mut self, link: u32, id: FrameId) -> Option<Arrival> {
-        let rx = &mut self.rx[link as usize];
-        if let Some(capture) = &mut rx.capture {
+    /// A frame that left the order of its link arrives.
+    fn arrive_astray(&mut self, link: u32, number: u32) -> Option<Arrival> {
+        let id = self.strays.remove(&(link, number))?;
+        self.record_arrival(link, id);
+        let RxLink { node, port, .. } = self.rx[link as usize];
+        if node < self.host_count {
+            return Some(Arrival { node, port, id });
+        }
+        self.forward(node - self.host_count, link, id);
+        None
+    }
+
+    #[cold]
+    fn record_arrival(&mut self, link: u32, id: FrameId) {
+        if let Some(capture) = &mut self.rx[link as usize].capture {
             capture.record(self.now_ps, self.pool.frame_mut(id));
         }
-        let (node, port) = (rx.node, rx.port);
-        if node >= self.net.host_count {
-            self.forward(node - self.net.host_count, link, id);
-            return None;
-        }
-        Some(Arrival { node, port, id })
     }
 
     #[inline]
@@ -423,10 +438,9 @@ impl Core {
             return self.lose(from, id, DropCause::UnknownDestination);
         }
         let group = self.routes.group(switch as usize, dst_host);
-        if group.is_empty() {
+        let Some(out) = self.switches[switch as usize].choose(group, flow_hash, &self.tx, self.now_ps) else {
             return self.lose(from, id, DropCause::NoRoute);
-        }
-        let out = self.switches[switch as usize].choose(group, flow_hash, &self.tx, self.now_ps);
+        };
         self.transmit(out, id, Some(from), self.now_ps);
     }
 }
@@ -439,46 +453,43 @@ const PREFETCH_COUNT: usize = 16;
 /// they return: an event that comes to find things changed only waits longer.
 impl Core {
     fn prefetch_open(&self) {
-        let mut heads = [(0u32, FRAME_NONE); PREFETCH_COUNT];
+        let mut heads = [(0u32, 0u32); PREFETCH_COUNT];
         let mut count = 0;
-        let links = self.wheel.open_keys().take(PREFETCH_COUNT).filter(|key| key >> 60 == event::HEAD);
-        for link in links.map(|key| (key >> 32) as u32 & (ENTITY_COUNT_MAX - 1)) {
-            heads[count] = (link, self.rx[link as usize].first.id);
-            count += 1;
-        }
-        let heads = &mut heads[..count];
-        heads.iter().filter(|head| head.1 != FRAME_NONE).for_each(|head| self.pool.prefetch(head.1));
-        for (link, id) in heads.iter_mut().filter(|head| head.1 != FRAME_NONE) {
-            let next = self.pool.next(*id).id;
-            if next != FRAME_NONE {
-                self.pool.prefetch(next);
+        for key in self.wheel.open_keys(PREFETCH_COUNT) {
+            let link = (key >> 32) as u32 & (ENTITY_COUNT_MAX - 1);
+            if key >> 60 == event::HEAD {
+                let first = self.rx[link as usize].first.id;
+                if let Some(slot) = heads.get_mut(count).filter(|_| first != FRAME_NONE) {
+                    *slot = (link, first);
+                    count += 1;
+                }
             }
-            let node = self.rx[*link as usize].node;
-            if node < self.net.host_count {
-                self.pool.prefetch_frame(*id);
-                *id = FRAME_NONE;
+        }
+        let heads = heads.get(..count).unwrap_or_default();
+        heads.iter().for_each(|&(_, id)| self.pool.prefetch(id));
+        for &(link, id) in heads {
+            self.pool.prefetch_if_any(self.pool.next(id).id);
+            let node = self.rx[link as usize].node;
+            if node < self.host_count {
+                self.pool.prefetch_frame(id);
             } else {
-                *id = self.prefetch_out(node - self.net.host_count, *id);
+                self.prefetch_out(node - self.host_count, id);
             }
         }
-        heads.iter().filter(|head| head.1 != FRAME_NONE).for_each(|head| self.pool.prefetch(head.1));
     }
 
-    /// Fetches the link by which a frame will leave a switch, and returns the last frame on it.
+    /// Fetches the link by which a frame will leave a switch, and the last frame on it.
     #[inline]
-    fn prefetch_out(&self, switch: u32, id: FrameId) -> FrameId {
+    fn prefetch_out(&self, switch: u32, id: FrameId) {
         let Packet { dst_host, flow_hash, .. } = *self.pool.packet(id);
         if dst_host == HOST_UNKNOWN {
-            return FRAME_NONE;
+            return;
         }
         let group = self.routes.group(switch as usize, dst_host);
-        let Some(out) = self.switches[switch as usize].foresee(group, flow_hash) else { return FRAME_NONE };
-        black_box(self.tx[out as usize].free_at_ps);
-        let rx = &self.rx[out as usize];
-        if rx.first.id == FRAME_NONE {
-            return FRAME_NONE;
+        if let Some(out) = self.switches[switch as usize].foresee(group, flow_hash) {
+            black_box(self.tx[out as usize].free_at_ps);
+            self.pool.prefetch_if_any(self.rx[out as usize].last);
         }
-        rx.last
     }
 }
 
@@ -513,13 +524,13 @@ impl Shard {
         let entity = (key >> 32) as u32 & (ENTITY_COUNT_MAX - 1);
         let sub = key as u32;
         core.stats.events += 1;
-        let arrived = match key >> 60 {
-            event::HEAD => core.take_head(entity),
-            event::STRAY => core.strays.remove(&(entity, sub)),
+        let arrival = match key >> 60 {
+            event::HEAD => core.arrive_first(entity),
+            event::STRAY => core.arrive_astray(entity, sub),
             event::TIMER => return self.call(entity, |node, ctx| node.on_timer(ctx, sub)).unwrap_or_default(),
             _ => return self.dispatch_rare(key >> 60, entity, sub),
         };
-        if let Some(arrival) = arrived.and_then(|id| core.arrive(entity, id)) {
+        if let Some(arrival) = arrival {
             self.deliver(arrival);
         }
     }

@@ -227,6 +227,7 @@ impl TxLink {
         Admission::Accepted { departure_ps: self.free_at_ps, is_marked }
     }
 
+    #[inline]
     pub(crate) fn count(&mut self, wire_bytes: u32) {
         self.frames += 1;
         self.wire_bytes += u64::from(wire_bytes);
@@ -251,8 +252,8 @@ impl TxLink {
     /// Line time of everything that waits here.
     #[inline]
     pub(crate) fn backlog_ps(&self, now_ps: u64) -> u64 {
-        let waiting_bytes = self.queue.as_ref().map_or(0, |queue| queue.waiting_bytes());
-        self.free_at_ps.saturating_sub(now_ps) + self.line_ps(waiting_bytes)
+        let rest_ps = self.free_at_ps.saturating_sub(now_ps);
+        self.queue.as_ref().map_or(rest_ps, |queue| rest_ps + self.line_ps(queue.waiting_bytes()))
     }
 
     /// Line time of so many bytes.

@@ -146,6 +146,12 @@ impl Pool {
         black_box(self.slots[id as usize].packet.wire_bytes);
     }
 
+    /// The same, for an id that may be `FRAME_NONE` or out of date.
+    #[inline]
+    pub(crate) fn prefetch_if_any(&self, id: FrameId) {
+        black_box(self.slots.get(id as usize).map_or(0, |slot| slot.packet.wire_bytes));
+    }
+
     /// The same for the frame in a slot.
     #[inline]
     pub(crate) fn prefetch_frame(&self, id: FrameId) {

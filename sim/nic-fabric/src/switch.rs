@@ -21,29 +21,29 @@ impl Switch {
         Switch { hash_seed, forwarding, sprayer }
     }
 
-    /// The member of an ECMP group for a packet.
+    /// The member of an ECMP group for a packet; `None` if the group is empty.
     #[inline]
-    pub(crate) fn choose(&mut self, group: &[u32], flow_hash: u32, tx: &[TxLink], now_ps: u64) -> u32 {
-        if group.len() == 1 {
-            return group[0];
-        }
+    pub(crate) fn choose(&mut self, group: &[u32], flow_hash: u32, tx: &[TxLink], now_ps: u64) -> Option<u32> {
         match &mut self.sprayer {
-            None => group[self.member(group.len(), flow_hash)],
-            Some(sprayer) => sprayer.choose(self.forwarding, group, tx, now_ps),
+            None => self.member(group, flow_hash),
+            Some(_) if group.len() < 2 => group.first().copied(),
+            Some(sprayer) => Some(sprayer.choose(self.forwarding, group, tx, now_ps)),
         }
     }
+
     /// The member that [`Self::choose`] will choose, where that is known beforehand.
     #[inline]
     pub(crate) fn foresee(&self, group: &[u32], flow_hash: u32) -> Option<u32> {
-        if group.len() > 1 && self.sprayer.is_some() {
-            return None;
+        match &self.sprayer {
+            None => self.member(group, flow_hash),
+            Some(_) => None,
         }
-        group.get(self.member(group.len(), flow_hash)).copied()
     }
 
+    /// The member by hash. A group of one goes the same way: to skip the hash costs more than it saves.
     #[inline]
-    fn member(&self, group_len: usize, flow_hash: u32) -> usize {
+    fn member(&self, group: &[u32], flow_hash: u32) -> Option<u32> {
         let hash = mix(self.hash_seed, u64::from(flow_hash)) >> 32;
-        ((hash * group_len as u64) >> 32) as usize
+        group.get(((hash * group.len() as u64) >> 32) as usize).copied()
     }
 }

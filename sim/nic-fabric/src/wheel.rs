@@ -38,7 +38,7 @@ struct Node {
 /// Events in the order of (time, key).
 pub(crate) struct Wheel {
     /// First node of each bucket.
-    buckets: Vec<u32>,
+    buckets: Box<[u32; BUCKET_COUNT]>,
     nodes: Vec<Node>,
     /// First free node; the one freed last.
     free: u32,
@@ -57,7 +57,7 @@ pub(crate) struct Wheel {
 impl Wheel {
     pub(crate) fn new() -> Wheel {
         Wheel {
-            buckets: vec![NODE_NONE; BUCKET_COUNT],
+            buckets: Box::new([NODE_NONE; BUCKET_COUNT]),
             nodes: Vec::new(),
             free: NODE_NONE,
             occupied: [0; WORD_COUNT],
@@ -125,10 +125,12 @@ impl Wheel {
         Some((time_of(event), event as u64))
     }
 
-    /// Keys of what is left of the open bucket, the first first.
+    /// Keys of the next events of the open bucket, so many at most.
     #[inline]
-    pub(crate) fn open_keys(&self) -> impl Iterator<Item = u64> + '_ {
-        self.open[self.open_position..].iter().map(|event| *event as u64)
+    pub(crate) fn open_keys(&self, count_max: usize) -> impl Iterator<Item = u64> + '_ {
+        let end = self.open.len().min(self.open_position + count_max);
+        let left = self.open.get(self.open_position..end).unwrap_or_default();
+        left.iter().map(|event| *event as u64)
     }
 
     /// Time of the first event.
