@@ -1,6 +1,6 @@
 //! Cards in a network: messages arrive, ports are used fully, runs repeat.
 
-use nic_fabric::{Fabric, LeafSpine, LinkSelect, LinkSpec, NodeId, Outage, PlaneLinks, Rule, Topology};
+use nic_fabric::{Fabric, Frame, LeafSpine, LinkSelect, LinkSpec, NodeId, Outage, PlaneLinks, Rule, Topology};
 use nic_model::conn_config::ConnConfig;
 use nic_model::memory::{ByteMemory, HostMemory, VirtualMemory};
 use nic_model::mr::Mr;
@@ -173,4 +173,39 @@ fn messages_survive_the_loss_of_a_plane_and_of_all_cables_for_a_moment() {
     assert_eq!(completed::<VirtualMemory>(&mut fabric, 0), [0, 1, 2, 3, 4, 5]);
     let there = fabric.node::<Card<VirtualMemory>>(NodeId(2)).expect("a card");
     assert_eq!(there.memory().written_bytes, 6 << 20);
+}
+
+/// What a packet costs apart from time. The figures are those of this run, rounded up by a few percent.
+#[test]
+fn a_packet_costs_a_timer_or_two_and_no_allocation_of_a_frame() {
+    let topology = topology(1);
+    let mut fabric = Fabric::new(&topology, 1).expect("a valid topology");
+    (0..4).for_each(|host| fabric.attach(NodeId(host), card(&topology, host, VirtualMemory::default(), true)));
+    let mut connector = Connector::new(&topology);
+    let conns: Vec<ConnId> = (0..4)
+        .map(|from| {
+            let to = (from + 2) % 4;
+            let [a, b] = connector.connect([NodeId(from), NodeId(to)], 8).expect("hosts of the topology");
+            let conn = open::<VirtualMemory>(&mut fabric, from, a);
+            open::<VirtualMemory>(&mut fabric, to, b);
+            conn
+        })
+        .collect();
+    let mut run = |fabric: &mut Fabric, wr_id| {
+        for (host, conn) in (0..).zip(&conns) {
+            write::<VirtualMemory>(fabric, host, *conn, wr_id, 0, MEMORY_BYTES as u32);
+        }
+        fabric.run_until_idle(u64::MAX);
+        (0..4).for_each(|host| assert_eq!(completed::<VirtualMemory>(fabric, host), [wr_id]));
+    };
+    run(&mut fabric, 1);
+    let (before, made_before) = (fabric.stats(), Frame::made_count());
+    run(&mut fabric, 2);
+    let stats = fabric.stats();
+    let (hops, sent) = (stats.link_hops - before.link_hops, stats.sent - before.sent);
+    let timers = stats.events - before.events - hops;
+    assert!(sent > 4 * 256, "{sent} frames");
+    assert!(timers * 100 <= sent * 150, "{timers} timers for {sent} frames");
+    let made = Frame::made_count() - made_before;
+    assert!(made * 100 <= sent, "{made} records allocated for {sent} frames");
 }
