@@ -82,7 +82,8 @@ fn records_of_frames_are_used_again_and_not_allocated_for_each() {
     attach(&mut fabric, FRAMES);
     fabric.run_until_idle(u64::MAX);
     let made = Frame::made_count() - before;
-    assert!(made <= u64::from(HOSTS * WINDOW_FRAMES), "{made} records for a window of frames in flight");
+    // The window of every host, and the frame that a node looks at while it sends another.
+    assert!(made <= u64::from(HOSTS * WINDOW_FRAMES) + 1, "{made} records");
     // A second run finds all it needs.
     let before = Frame::made_count();
     attach(&mut fabric, FRAMES);

@@ -191,7 +191,7 @@ fn a_packet_costs_a_timer_or_two_and_no_allocation_of_a_frame() {
             conn
         })
         .collect();
-    let mut run = |fabric: &mut Fabric, wr_id| {
+    let run = |fabric: &mut Fabric, wr_id| {
         for (host, conn) in (0..).zip(&conns) {
             write::<VirtualMemory>(fabric, host, *conn, wr_id, 0, MEMORY_BYTES as u32);
         }
