@@ -1,6 +1,6 @@
 //! Link-hops per CPU-second with the full model at every host: 64 hosts, 400G leaf-spine, a permutation.
 //!
-//! `cargo run -p nic-node --example bench_model -- [MB] [ppm of loss] [paths]`. The network is that of nic-fabric's
+//! `cargo run --release -p nic-node --example bench_model -- [MB] [ppm of loss] [paths]`. The network is that of nic-fabric's
 //! `bench_hops`: 8 leaves, 8 spines, 500 ns a cable, marking from 64 KiB, 2 MiB of buffer a port.
 
 use nic_fabric::{Ecn, Fabric, LeafSpine, LinkSelect, LinkSpec, NodeId, PlaneLinks, Rule, Topology};
