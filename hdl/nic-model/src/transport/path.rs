@@ -359,7 +359,8 @@ impl TxPath {
         self.base = now;
     }
 
-    /// Takes an acknowledgement. `acked` is called for each packet acknowledged for the first time.
+    /// Takes an acknowledgement. `acked` is called for each packet acknowledged for the first time, with a descriptor
+    /// of which only slot and pool are meant.
     pub fn on_ack(
         &mut self,
         ack: &AckInfo,
@@ -368,11 +369,20 @@ impl TxPath {
     ) -> Result<AckOutcome, AckError> {
         let AckContext { now, cfg, .. } = *ctx;
         let cwnd_used = 2 * self.window.in_flight_pkts() >= self.cc.cwnd_pkts();
-        let parked_pkts = &mut self.parked_pkts;
-        let acked_pkts = self.window.acknowledge(ack.cum, &ack.sack, |_, e| {
-            *parked_pkts -= u32::from(e.parked);
-            acked(e.desc);
-        })?;
+        let run = if self.parked_pkts == 0 { self.window.acknowledge_run(ack.cum, &ack.sack) } else { None };
+        let acked_pkts = match run {
+            Some((count, desc)) => {
+                (0..count).for_each(|_| acked(desc));
+                count
+            }
+            None => {
+                let parked_pkts = &mut self.parked_pkts;
+                self.window.acknowledge(ack.cum, &ack.sack, |_, e| {
+                    *parked_pkts -= u32::from(e.parked);
+                    acked(e.desc);
+                })?
+            }
+        };
         let mut outcome = AckOutcome { acked_pkts, ..AckOutcome::default() };
         if ack.dup && self.window.recent(ack.trig).is_some_and(|e| e.gap_resent) {
             outcome.was_spurious = true;
