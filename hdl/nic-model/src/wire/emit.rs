@@ -159,6 +159,7 @@ pub(crate) fn emit_body(
 }
 
 /// As [`emit_body`] for a WRITE without immediate data.
+#[allow(clippy::too_many_arguments)]
 #[inline]
 pub(crate) fn emit_write(
     t: &Template,
