@@ -465,7 +465,6 @@ impl Nic {
     /// As [`poll_transmit`](Self::poll_transmit), into a frame that is used again; false when there is nothing to send,
     /// and then `out` means nothing.
     pub fn poll_transmit_into(&mut self, now: Time, plane: u8, mem: &mut dyn HostMemory, out: &mut Frame) -> bool {
-        *out = Frame::empty();
         if !self.next_frame(now, plane, mem, out) {
             return false;
         }
@@ -474,7 +473,7 @@ impl Nic {
         true
     }
 
-    /// Fills `out`, which is empty; false when there is nothing to send.
+    /// Makes `out` the next frame, whatever it was before; false when there is nothing to send.
     fn next_frame(&mut self, now: Time, plane: u8, mem: &mut dyn HostMemory, out: &mut Frame) -> bool {
         let at = usize::from(plane);
         if !self.core.planes.get(at).is_some_and(|q| q.link_up) {

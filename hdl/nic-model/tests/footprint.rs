@@ -42,6 +42,7 @@ fn a_path_takes_at_most_a_kibibyte_on_both_sides_together() {
     for f in footprints() {
         assert_eq!(f.paths, PATHS);
         let per_path = f.paths_bytes / f.paths;
+        println!("{per_path} bytes a path, {} for the rest of the connection's end", f.rest_bytes);
         assert!((256..=1024).contains(&per_path), "{per_path} bytes: {f:?}");
     }
 }

@@ -536,6 +536,29 @@ mod tests {
     }
 
     #[test]
+    fn a_frame_that_is_used_again_keeps_nothing_of_what_it_was() {
+        let mut sack = Bitmap::EMPTY;
+        sack.set(200);
+        let message = Message { last: true, has_imm: true, imm: Some(7), ..Message::default() };
+        let bodies = [
+            Body::Send(message, BufferPart { offset: 1, len: 6 }),
+            Body::Ack(ack_of(&[0; Axth::LEN], sack, Some((3, 0)))),
+            Body::ProbeReq { snd_nxt: Psn::new(0), cookie: 0 },
+            write(Message::default()),
+        ];
+        let cfg = EmitConfig { udp_dport: 4791, elide_icrc: false };
+        for (body, is_ipv6) in bodies.iter().flat_map(|b| [(b, false), (b, true)]) {
+            let has_payload = matches!(body, Body::Send(..) | Body::Write(..));
+            let payload = if has_payload { Payload::from_bytes(&[9; 5]) } else { Payload::EMPTY };
+            let mut p = packet(body.clone(), payload);
+            p.net.is_ipv6 = is_ipv6;
+            let mut used = Frame::new(&[0xff; HEADER_BYTES_MAX], Payload::Virtual(9), &[0xff; 8]);
+            super::super::emit::emit_packet(p.clone(), &cfg, &mut used);
+            assert_eq!(used.to_bytes(), emit(p, &cfg).to_bytes(), "{body:?}");
+        }
+    }
+
+    #[test]
     fn the_usual_way_takes_no_frame_with_a_wrong_bit_that_the_general_way_drops() {
         let m = Message { first: true, ..Message::default() };
         let frame = emit(packet(write(m), Payload::Virtual(64)), &EmitConfig { udp_dport: 4791, elide_icrc: true });
