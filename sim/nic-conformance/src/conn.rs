@@ -2,8 +2,7 @@
 
 use crate::kit::{Sent, VA};
 use crate::packet::Packet;
-use nic_model::conn_config::ConnConfig;
-use nic_model::work::ConnId;
+use crate::setup::{ConnConfig, ConnId};
 use nic_spec::consts::{RATE_HINT_UNLIMITED, SYNDROME_ACK};
 use nic_spec::num::{Epoch, Msn, PathId, Plane, Psn, Rkey, Rsn};
 use nic_spec::wire::{AtomicOp, Opcode};

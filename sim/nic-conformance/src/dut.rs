@@ -4,9 +4,7 @@
 //! nanoseconds of the bench's clock; a model and a simulation step it, a card waits.
 
 use crate::failure::Outcome;
-use nic_model::conn_config::ConnConfig;
-use nic_model::wire::packet::Address;
-use nic_model::work::{ConnId, Cqe, Event, RecvWr, SendWr};
+use crate::setup::{Address, ConnConfig, ConnId, Cqe, Event, RecvWr, SendWr};
 use nic_spec::csr::stats::Counter;
 use nic_spec::num::Pd;
 use std::fmt;

@@ -4,11 +4,9 @@ use crate::conn::Conn;
 use crate::dut::{Buffer, CardParams, Dut, Nanos, Region};
 use crate::failure::{check, equal, Failure, Outcome};
 use crate::packet::{Bytes, Packet};
-use nic_model::config::TransportConfig;
-use nic_model::conn_config::{ConnConfig, PathConfig};
-use nic_model::time::NS_PS;
-use nic_model::wire::packet::Address;
-use nic_model::work::{Cqe, Local, RecvWr, RemoteMemory, SendOp, SendWr, TagMatch};
+use crate::setup::{
+    Address, ConnConfig, Cqe, Local, PathConfig, RecvWr, RemoteMemory, SendOp, SendWr, TagMatch, Tunables, NS_PS,
+};
 use nic_spec::csr::stats::{Class, Counter, COUNTERS};
 use nic_spec::desc::Status;
 use nic_spec::num::{Lkey, Pd, Psn, Qpn, Rkey};
@@ -82,13 +80,13 @@ pub fn pattern(seed: u8, len: usize) -> Vec<u8> {
 }
 
 /// The tunables of a case: nothing leaves but what the case provokes.
-fn quiet() -> TransportConfig {
-    TransportConfig {
+fn quiet() -> Tunables {
+    Tunables {
         ack_delay_ps: 50 * US * NS_PS,
         tail_marker: false,
         idle_redundancy: false,
         tlp_limit: 0,
-        ..TransportConfig::default()
+        ..Tunables::default()
     }
 }
 

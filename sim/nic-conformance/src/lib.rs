@@ -15,6 +15,8 @@
 // What a bench offers.
 pub mod dut;
 
+pub mod setup;
+
 pub mod bench;
 
 // What a case works with.

@@ -5,7 +5,7 @@
 //! case looks at is checked whole.
 
 use crate::failure::{check, equal, Failure, Outcome};
-use nic_model::wire::packet::Address;
+use crate::setup::Address;
 use nic_spec::consts::{HOP_LIMIT, ICRC_BYTES, PKEY_DEFAULT, TVER, UDP_DPORT, UDP_SPORT_MIN};
 use nic_spec::num::{Dscp, Epoch, HintSeq, Msn, PathId, Pkey, Plane, Psn, Qpn, Rkey, Rsn, RsnLimit, StreamId};
 use nic_spec::wire::icrc::icrc;

@@ -8,7 +8,7 @@ use crate::dut::Nanos;
 use crate::failure::{check, equal, Failure, Outcome};
 use crate::kit::{Kit, Sent, LEN, PEER_VA};
 use crate::packet::Packet;
-use nic_model::work::Cqe;
+use crate::setup::Cqe;
 use nic_spec::wire::Opcode;
 use std::collections::{BTreeMap, BTreeSet};
 

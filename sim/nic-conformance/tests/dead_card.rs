@@ -3,9 +3,7 @@
 use nic_conformance::case::{all, Verdict};
 use nic_conformance::dut::{Bench, Buffer, Caps, CardParams, Dut, Nanos, Region, SentFrame};
 use nic_conformance::failure::Outcome;
-use nic_model::conn_config::ConnConfig;
-use nic_model::wire::packet::Address;
-use nic_model::work::{ConnId, Cqe, Event, RecvWr, SendWr};
+use nic_conformance::setup::{Address, ConnConfig, ConnId, Cqe, Event, RecvWr, SendWr};
 use nic_spec::csr::stats::Counter;
 
 struct DeadBench;

@@ -2,17 +2,18 @@
 
 use crate::dut::{Bench, Buffer, Caps, CardParams, Dut, Nanos, Region, SentFrame};
 use crate::failure::{Failure, Outcome};
-use nic_model::config::{NicConfig, PlaneConfig};
-use nic_model::conn_config::ConnConfig;
+use crate::setup::{Address, Algorithm, ConnConfig, ConnId, Cqe, Event, PathConfig, RecvWr, SendWr, StreamConfig};
+use nic_model::config::{NicConfig, PlaneConfig, TransportConfig};
+use nic_model::conn_config as model;
 use nic_model::memory::{Fault, HostMemory};
 use nic_model::mr::Mr;
 use nic_model::time::{Time, NS_PS};
+use nic_model::transport::cc::{CongestionControl, Dctcp, Delay};
 use nic_model::wire::frame::{Frame, Payload};
-use nic_model::wire::packet::Address;
-use nic_model::work::{ConnId, Cqe, Event, RecvWr, SendWr};
 use nic_model::Nic;
 use nic_spec::csr::stats::Counter;
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 const PORTS: usize = 2;
 const RATE_MBPS: u64 = 400_000;
@@ -86,6 +87,60 @@ fn mac(port: usize) -> u64 {
 fn wire_ps(len_bytes: usize) -> u64 {
     // bits / Mb/s = µs.
     8 * (len_bytes.max(60) as u64 + WIRE_OVERHEAD) * 1_000_000 / RATE_MBPS
+}
+
+/// What the case asked for in the model's words; what it did not mention has the model's default.
+fn configuration(c: &ConnConfig) -> model::ConnConfig {
+    let path = |p: &PathConfig| model::PathConfig { plane: p.plane, sport: p.sport, epoch: p.epoch, first: p.first };
+    let stream = |s: &StreamConfig| model::StreamConfig {
+        id: s.id,
+        first_msn: s.first_msn,
+        first_rsn: s.first_rsn,
+        sq_cq: s.sq_cq,
+        rq_cq: s.rq_cq,
+        peer_limit: s.peer_limit,
+        is_unordered: s.is_unordered,
+    };
+    let cc: Arc<dyn CongestionControl> = match c.cc {
+        Algorithm::Marks => Arc::new(Dctcp::default()),
+        Algorithm::Delay => Arc::new(Delay::default()),
+    };
+    let t = &c.transport;
+    model::ConnConfig {
+        pd: c.pd,
+        pkey: c.pkey,
+        pmtu_log2: c.pmtu_log2,
+        dscp: c.dscp,
+        dscp_control: c.dscp_control,
+        is_ipv6: c.is_ipv6,
+        addresses: c.addresses.clone(),
+        tx_paths: c.tx_paths.iter().map(path).collect(),
+        rx_paths: c.rx_paths.iter().map(path).collect(),
+        streams: c.streams.iter().map(stream).collect(),
+        transport: TransportConfig {
+            path_init_pkts: t.path_init_pkts,
+            conn_init_pkts: t.conn_init_pkts,
+            conn_window_min_pkts: t.conn_window_min_pkts,
+            ack_packets: t.ack_packets,
+            ack_delay_ps: t.ack_delay_ps,
+            rto_init_ps: t.rto_init_ps,
+            rto_min_ps: t.rto_min_ps,
+            retry_limit: t.retry_limit,
+            tlp_limit: t.tlp_limit,
+            nak_interval_ps: t.nak_interval_ps,
+            rnr_ps: t.rnr_ps,
+            rnr_retry_limit: t.rnr_retry_limit,
+            bootstrap: t.bootstrap,
+            paths_min: t.paths_min,
+            paths_max: t.paths_max,
+            idle_redundancy: t.idle_redundancy,
+            tail_marker: t.tail_marker,
+            ..TransportConfig::default()
+        },
+        cc,
+        hint_weight: c.hint_weight,
+        ..model::ConnConfig::new(c.local_id, c.remote_id)
+    }
 }
 
 impl ModelDut {
@@ -205,17 +260,17 @@ impl Dut for ModelDut {
     }
 
     fn open(&mut self, cfg: &ConnConfig) -> Outcome<ConnId> {
-        self.nic.open_connection(self.now, cfg.clone()).map_err(Failure::new)
+        self.nic.open_connection(self.now, configuration(cfg)).map_err(Failure::new)
     }
 
     fn connect(&mut self, service: u16, cfg: &ConnConfig) -> Outcome<ConnId> {
-        let id = self.nic.connect(self.now, service, cfg.clone()).map_err(Failure::new)?;
+        let id = self.nic.connect(self.now, service, configuration(cfg)).map_err(Failure::new)?;
         self.pump();
         Ok(id)
     }
 
     fn listen(&mut self, service: u16, template: &ConnConfig, paths_max: u16) -> Outcome {
-        self.nic.listen(service, template.clone(), paths_max);
+        self.nic.listen(service, configuration(template), paths_max);
         Ok(())
     }
 

@@ -6,8 +6,7 @@ use crate::dut::Caps;
 use crate::failure::{check, equal, Outcome};
 use crate::kit::{pattern, set_paths, Ack, Kit, US};
 use crate::packet::Packet;
-use nic_model::conn_config::ConnConfig;
-use nic_model::time::NS_PS;
+use crate::setup::{ConnConfig, NS_PS};
 use nic_spec::csr::stats::Counter;
 use nic_spec::wire::Opcode;
 

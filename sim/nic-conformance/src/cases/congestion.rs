@@ -6,8 +6,7 @@ use crate::dut::Caps;
 use crate::failure::{check, equal, Outcome};
 use crate::kit::{set_paths, Kit, Sent, BURST_BYTES, MS, RTT, US};
 use crate::packet::Packet;
-use nic_model::conn_config::ConnConfig;
-use nic_model::time::NS_PS;
+use crate::setup::{Algorithm, ConnConfig, NS_PS};
 use nic_spec::desc::Status;
 use nic_spec::wire::Opcode;
 
@@ -332,7 +331,7 @@ fn a_path_that_was_idle_for_long_begins_anew(k: &mut Kit<'_>) -> Outcome {
 
 fn by_delay(cfg: &mut ConnConfig) {
     patient(cfg);
-    cfg.cc = std::sync::Arc::new(nic_model::transport::cc::Delay::default());
+    cfg.cc = Algorithm::Delay;
     cfg.transport.path_init_pkts = 32;
 }
 

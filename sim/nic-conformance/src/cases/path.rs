@@ -6,7 +6,7 @@ use crate::dut::Caps;
 use crate::failure::{check, equal, Outcome};
 use crate::kit::{pattern, set_paths, Kit, Sent, BURST_BYTES, LEN, RTT, US};
 use crate::peer::{same_packet, Fate, Peer};
-use nic_model::conn_config::ConnConfig;
+use crate::setup::ConnConfig;
 use nic_spec::desc::Status;
 use nic_spec::num::Psn;
 use nic_spec::wire::Opcode;

@@ -5,7 +5,7 @@ use crate::conn::Conn;
 use crate::failure::{check, equal, Outcome};
 use crate::kit::{pattern, remote, set_paths, Kit, PEER_KEY, PEER_VA, US};
 use crate::packet::Packet;
-use nic_model::work::{SendOp, SendWr};
+use crate::setup::{SendOp, SendWr};
 use nic_spec::csr::stats::Counter;
 use nic_spec::desc::Status;
 use nic_spec::num::{Pkey, Rsn};
