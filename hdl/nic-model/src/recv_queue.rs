@@ -114,6 +114,11 @@ impl RecvQueue {
         }
     }
 
+    /// True unless an earlier ordinal is still to be completed.
+    pub fn is_in_turn(&self, at: RecvRef) -> bool {
+        !matches!(at, RecvRef::Ordinal(rsn) if rsn != self.base)
+    }
+
     /// The message that took the receive is complete.
     pub fn finish(&mut self, at: RecvRef) -> Option<RecvWr> {
         match at {

@@ -514,7 +514,9 @@ impl Connection {
         }
         loop {
             let s = &mut self.responder.streams[stream];
-            let at = s.base.get() as usize & (s.ring.len() - 1);
+            // None is left when the connection has just gone into error.
+            let Some(mask) = s.ring.len().checked_sub(1) else { return };
+            let at = s.base.get() as usize & mask;
             if !s.ring[at].is_done {
                 return;
             }
@@ -544,6 +546,11 @@ impl Connection {
     fn carry_out(&mut self, core: &mut Core, stream: usize, at: usize, mem: &mut dyn HostMemory) -> bool {
         let s = &mut self.responder.streams[stream];
         let (e, id, cq) = (s.ring[at], s.cfg.id, s.cfg.rq_cq);
+        if !s.cfg.is_unordered && e.recv.is_some_and(|r| !s.recvs.is_in_turn(r)) {
+            // Its completion would be for another receive than the one that the host expects.
+            self.fail(core, Status::RemInvReq, None);
+            return false;
+        }
         core.counters.count(Counter::RxMessages);
         match e.deferred.and_then(|slot| self.responder.deferred.remove(slot)) {
             None => {}

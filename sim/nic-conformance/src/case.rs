@@ -55,6 +55,11 @@ impl Case {
         format!("{}::{}::{}", bench.name(), self.name, self.id)
     }
 
+    /// All requirements that it is about, the first one first.
+    pub fn ids(&self) -> impl Iterator<Item = &'static str> {
+        std::iter::once(self.id).chain(self.also.iter().copied())
+    }
+
     /// Runs it on a card of its own.
     pub fn run_on(&self, bench: &dyn Bench) -> Verdict {
         if !bench.caps().has(self.needs) {

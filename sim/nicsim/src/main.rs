@@ -18,7 +18,10 @@ mod transfer;
 // Experiments at scale.
 mod fabric;
 
-/// Simulates MetaRoCE cards: the emitted RTL under Verilator, driven by the card's own driver.
+// What the protocol requires.
+mod conform;
+
+/// Simulates MetaRoCE cards: the emitted RTL under Verilator, and the golden model alone, at scale and case by case.
 #[derive(Parser)]
 #[command(name = "nicsim", version, arg_required_else_help = true)]
 struct Args {
@@ -34,6 +37,8 @@ enum Command {
     Fabric(fabric::FabricArgs),
     /// Play random networks, workloads and faults, and check every promise of the protocol
     Vopr(nic_vopr::cli::VoprArgs),
+    /// Hold a card to the protocol, case by case
+    Conform(conform::ConformArgs),
 }
 
 fn main() -> ExitCode {
@@ -41,6 +46,7 @@ fn main() -> ExitCode {
         Command::Transfer(args) => transfer::run(&args),
         Command::Fabric(args) => fabric::run(&args),
         Command::Vopr(args) => nic_vopr::cli::run(&args),
+        Command::Conform(args) => conform::run(&args),
     };
     result.unwrap_or_else(|error| {
         if output::is_closed_pipe(&error) {

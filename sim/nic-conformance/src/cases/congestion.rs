@@ -3,7 +3,7 @@
 use crate::case::cases;
 use crate::conn::Conn;
 use crate::dut::Caps;
-use crate::failure::{check, equal, Outcome};
+use crate::failure::{check, equal, Failure, Outcome};
 use crate::kit::{set_paths, Kit, Sent, BURST_BYTES, MS, RTT, US};
 use crate::packet::Packet;
 use crate::setup::{Algorithm, ConnConfig, NS_PS};
@@ -30,6 +30,10 @@ cases! { "congestion":
     "C-010" [Caps::CONGESTION] a_path_that_was_idle_for_long_begins_anew;
     "C-019" + "C-001" [Caps::DELAY_CONTROL] another_algorithm_begins_with_one_packet_too;
     "C-019" [Caps::DELAY_CONTROL] the_delay_based_algorithm_shrinks_the_window_without_marks;
+    "C-005" + "S-007" [Caps::CONGESTION] marks_told_by_one_acknowledgement_across_the_wrap_are_seen;
+    "C-005" + "R-001" [Caps::CONGESTION] older_acknowledgements_tell_of_no_marks;
+    "C-008" + "R-008" [Caps::CONGESTION] one_loss_in_a_window_of_64_cuts_nothing;
+    "C-008" [Caps::CONGESTION] the_loss_of_most_of_a_few_packets_cuts_nothing;
 }
 
 /// No timer interferes.
@@ -355,4 +359,115 @@ fn the_delay_based_algorithm_shrinks_the_window_without_marks(k: &mut Kit<'_>) -
         open = round(k, &c, &open, |ack| ack)?;
     }
     check(open.len() < before / 2, format!("C-019: {before} packets on the way, {} when the delay rose", open.len()))
+}
+
+/// A warm connection with a window of 64 packets of 1 KiB on its one path.
+fn wide(k: &mut Kit<'_>) -> Outcome<Conn> {
+    k.warm(|cfg| {
+        patient(cfg);
+        cfg.pmtu_log2 = 10;
+        cfg.transport.path_init_pkts = 64;
+        cfg.transport.conn_window_min_pkts = 512;
+    })
+}
+
+fn marks_told_by_one_acknowledgement_across_the_wrap_are_seen(k: &mut Kit<'_>) -> Outcome {
+    let c = wide(k)?;
+    for (n, ce_cnt) in [0x7fff, 0xfffe].into_iter().enumerate() {
+        let sent = k.burst(&c, n as u64, 1)?;
+        k.advance(RTT)?;
+        k.inject(&c.ack(&sent[0]).ce_cnt(ce_cnt))?;
+        k.completes(&[(n as u64, Status::Ok)])?;
+    }
+    k.advance(MS)?;
+    k.post_write(&c, 1000, 0, 262_144)?;
+    let mut open = k.collect(RTT)?;
+    let before = open.len() as u16;
+    // Each round trip one acknowledgement tells of marks on all that it acknowledges.
+    let mut ce_cnt = 0xfffe_u16;
+    for _ in 0..2 {
+        ce_cnt = ce_cnt.wrapping_add(open.len() as u16);
+        let last = open[open.len() - 1].clone();
+        k.inject(&c.ack(&last).ce_cnt(ce_cnt))?;
+        open = k.collect(RTT)?;
+        if ce_cnt >= 0x8000 {
+            break;
+        }
+    }
+    let after = open.len() as u16;
+    check(after < before, format!("C-005: {before} packets on the way before marks across the wrap, {after} after"))
+}
+
+fn older_acknowledgements_tell_of_no_marks(k: &mut Kit<'_>) -> Outcome {
+    let c = wide(k)?;
+    (1..=4).try_for_each(|i| k.post_write(&c, i, 0, 262_144))?;
+    let mut open = k.collect(RTT)?;
+    open = round(k, &c, &open, |ack| ack.ce_cnt(9))?;
+    let before = open.len();
+    for _ in 0..6 {
+        // The first of each round trip is one from before the marks.
+        let (first, rest) = open.split_first().ok_or_else(|| Failure::new("P-005: nothing on the way"))?;
+        k.inject(&c.ack(first).ce_cnt(8))?;
+        let mut next = round(k, &c, rest, |ack| ack.ce_cnt(9))?;
+        std::mem::swap(&mut open, &mut next);
+    }
+    check(open.len() >= before, format!("C-005: {before} packets on the way, {} after stale counts", open.len()))
+}
+
+/// A window of 64 without its growth: one mark ends the doubling.
+fn settled(k: &mut Kit<'_>) -> Outcome<(Conn, Vec<Sent>)> {
+    let c = wide(k)?;
+    (1..=2).try_for_each(|i| k.post_write(&c, i, 0, 262_144))?;
+    let open = k.collect(RTT)?;
+    let open = round(k, &c, &open, |ack| ack.ce_cnt(1))?;
+    Ok((c, open))
+}
+
+/// The packets `lost` of `open` are missing, all others acknowledged by one acknowledgement; what is on the way when the
+/// repairs have arrived too.
+fn repaired(k: &mut Kit<'_>, c: &Conn, open: &[Sent], lost: &[u32]) -> Outcome<Vec<Sent>> {
+    let (first, count) = (open[0].bth.pseq().get(), open.len() as u32);
+    let bits: Vec<u32> = (0..count).filter(|i| !lost.contains(i)).collect();
+    k.inject(&c.ack(&open[open.len() - 1]).cum(first - 1).sack(&bits).ce_cnt(1))?;
+    let again = k.collect(RTT)?;
+    let repairs = again.iter().filter(|s| s.bth.rtx()).count();
+    equal(repairs, lost.len(), "R-004: packets sent again")?;
+    let newest = again.iter().map(|s| s.bth.pseq().get()).max().unwrap_or(first);
+    k.inject(&c.ack(&again[again.len() - 1]).cum(newest).ce_cnt(1))?;
+    k.collect(RTT)
+}
+
+fn one_loss_in_a_window_of_64_cuts_nothing(k: &mut Kit<'_>) -> Outcome {
+    let (c, mut open) = settled(k)?;
+    let count = open.len();
+    // More than 64 packets in two windows, one lost in each.
+    let mut least = count;
+    for _ in 0..2 {
+        let first = open[0].bth.pseq().get();
+        let bits: Vec<u32> = (1..open.len() as u32).collect();
+        k.inject(&c.ack(&open[open.len() - 1]).cum(first - 1).sack(&bits).ce_cnt(1))?;
+        let next = k.collect(RTT)?;
+        least = least.min(next.len());
+        let newest = next.iter().map(|s| s.bth.pseq().get()).max().unwrap_or(first);
+        k.inject(&c.ack(&next[next.len() - 1]).cum(newest).ce_cnt(1))?;
+        open = k.collect(RTT)?;
+        least = least.min(open.len());
+    }
+    check(least >= count, format!("R-008: {count} packets on the way, then {least} after single losses"))
+}
+
+fn the_loss_of_most_of_a_few_packets_cuts_nothing(k: &mut Kit<'_>) -> Outcome {
+    let c = k.warm(|cfg| {
+        patient(cfg);
+        cfg.pmtu_log2 = 10;
+        cfg.transport.path_init_pkts = 16;
+    })?;
+    k.post_write(&c, 1, 0, 262_144)?;
+    let open = k.collect(RTT)?;
+    let open = round(k, &c, &open, |ack| ack.ce_cnt(1))?;
+    let count = open.len();
+    check((12..=24).contains(&count), format!("C-002: {count} packets on the way"))?;
+    let lost: Vec<u32> = (0..count as u32 - 1).filter(|i| i % 4 != 3).collect();
+    let next = repaired(k, &c, &open, &lost)?.len();
+    check(next >= count, format!("C-008: {count} packets on the way, {next} after the loss of {}", lost.len()))
 }

@@ -55,6 +55,8 @@ cases! { "establish":
     "E-021" + "E-016" [Caps::CONNECT] an_end_with_another_nonce_is_ignored;
     "E-021" [Caps::CONNECT] the_end_of_a_connection_that_is_not_there_is_answered;
     "E-022" [Caps::CONNECT] an_id_rests_after_its_connection;
+    "E-014" + "E-016" [Caps::CONNECT] a_confirmation_with_another_nonce_confirms_nothing;
+    "E-020" [Caps::CONNECT.and(Caps::CREDIT)] the_end_waits_for_what_was_not_begun;
 }
 
 const SERVICE: u16 = 0x1234;
@@ -560,4 +562,31 @@ fn an_id_rests_after_its_connection(k: &mut Kit<'_>) -> Outcome {
     check(k.counted(&before, Counter::RxData)? == 0, "E-022: a late packet was taken")?;
     k.advance(2 * MS)?;
     k.open(|cfg| cfg.local_id = id).map(|_| ())
+}
+
+fn a_confirmation_with_another_nonce_confirms_nothing(k: &mut Kit<'_>) -> Outcome {
+    listen(k)?;
+    let rep = request(k, &Content::full(NONCE, 12, 1))?;
+    let stray = packet(k, Opcode::ConnRtu, rep.conn_id, &Content::new(!NONCE));
+    k.inject(&stray)?;
+    equal(event(k)?, None, "event after a confirmation of another attempt")?;
+    k.expect(Opcode::ConnRep, 2 * MS)?;
+    let rtu = packet(k, Opcode::ConnRtu, rep.conn_id, &Content::new(NONCE));
+    k.inject(&rtu)?;
+    connected(k).map(|_| ())
+}
+
+fn the_end_waits_for_what_was_not_begun(k: &mut Kit<'_>) -> Outcome {
+    // A SEND without credit: nothing is on the way, and yet not all is done.
+    let c = established(k)?;
+    let wr = SendWr::new(5, SendOp::Send { imm: None, inv: None, tag: None }, k.local(0), 8);
+    k.post(&c, wr)?;
+    k.dut.disconnect(c.id)?;
+    let sent = k.collect(5 * MS)?;
+    check(sent.iter().all(|s| s.opcode != Opcode::DiscReq), "E-020: the end before what was asked for is done")?;
+    k.inject(&c.packet(Opcode::Ack).cum(9).trig(9).with_axth(|h| _ = h.set_syndrome(0x1f)).credit(1, 31))?;
+    let data = k.expect(Opcode::Send, k.at_once())?;
+    k.inject(&c.ack(&data))?;
+    k.completes(&[(5, Status::Ok)])?;
+    k.expect(Opcode::DiscReq, MS).map(|_| ())
 }

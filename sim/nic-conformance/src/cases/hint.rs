@@ -43,6 +43,7 @@ cases! { "hint":
     "C-023" + "S-023" [Caps::HINT] a_hint_without_its_flag_is_ignored;
     "C-023" [Caps::HINT] a_hint_of_zero_is_ignored;
     "C-024" [Caps::HINT] a_hint_expires;
+    "C-020" [Caps::HINT.and(Caps::CONGESTION)] retransmissions_are_not_held_back_but_counted;
 }
 
 /// Packet `n` of a message of 1 GiB, which asks for its acknowledgement.
@@ -359,4 +360,20 @@ fn answers_to_reads_keep_to_the_hint(k: &mut Kit<'_>) -> Outcome {
     k.inject(&c.read(0, 1, 0, 200_000))?;
     let sent: Vec<_> = k.collect(3 * US)?.into_iter().filter(|s| s.opcode == Opcode::ReadRsp).collect();
     check((1..=6).contains(&sent.len()), format!("C-020: {} packets in 3 us under a hint of 1 Gb/s", sent.len()))
+}
+
+fn retransmissions_are_not_held_back_but_counted(k: &mut Kit<'_>) -> Outcome {
+    // A kilobyte takes 0.45 us at this rate, and 18 of them may be on the way.
+    let (rate, lost) = (20_000, 13);
+    let c = hinted(k, |ack| ack.hint(1, rate))?;
+    let sent = k.burst(&c, 1, lost + 1)?;
+    k.inject(&c.ack(&sent[lost as usize]).cum(0).sack(&[lost as u32]).hint(1, rate))?;
+    let again: Vec<_> = k.collect(US)?.into_iter().filter(|s| s.bth.rtx()).collect();
+    equal(again.len() as u64, lost, "C-020: packets sent again at once")?;
+    k.inject(&c.ack(&again[again.len() - 1]).cum(lost as u32 + 1).hint(1, rate))?;
+    k.post_write(&c, 100, 0, BURST_BYTES)?;
+    // What was sent again is paid for first.
+    k.silence(3 * US)?;
+    let next = k.expect(Opcode::Write, 4 * US)?;
+    check(!next.bth.rtx(), "R-004: a packet that is acknowledged is sent again")
 }

@@ -3,7 +3,7 @@
 use crate::case::cases;
 use crate::conn::Conn;
 use crate::dut::Caps;
-use crate::failure::{check, equal, Outcome};
+use crate::failure::{check, equal, Failure, Outcome};
 use crate::kit::{pattern, set_paths, Kit, Sent, BURST_BYTES, LEN, RTT, US};
 use crate::peer::{same_packet, Fate, Peer};
 use crate::setup::ConnConfig;
@@ -26,6 +26,7 @@ cases! { "path":
     "P-010" the_last_packet_of_a_burst_says_so;
     "P-011" a_loss_on_one_path_leaves_the_others_alone;
     "P-001" + "S-012" an_acknowledgement_may_come_by_any_path;
+    "P-006" the_path_with_the_smallest_share_of_its_window_in_use_is_taken;
 }
 
 fn numbers(k: &mut Kit<'_>, first: u32) -> Outcome {
@@ -216,4 +217,17 @@ fn an_acknowledgement_may_come_by_any_path(k: &mut Kit<'_>) -> Outcome {
     k.post_write(&c, 2, 0, 100)?;
     let done = peer.complete(k, 1, 1_000 * US, |_, _| Fate::Pass)?;
     equal(done[0].wr_id, 2, "request completed")
+}
+
+fn the_path_with_the_smallest_share_of_its_window_in_use_is_taken(k: &mut Kit<'_>) -> Outcome {
+    let c = k.warm(|cfg| set_paths(cfg, 3, 1))?;
+    let sent = k.burst(&c, 1, 9)?;
+    // Three on each path; those of one path arrive, and the next three packets have a path of their own.
+    for path in [2u8, 0, 1] {
+        let last = sent.iter().rev().find(|s| s.pxth.path_id().get() == path);
+        k.inject(&c.ack(last.ok_or_else(|| Failure::new(format!("P-006: path {path} is not used")))?))?;
+        let next = k.burst(&c, 100, 3)?;
+        equal(next.iter().map(|s| s.pxth.path_id().get()).collect::<Vec<_>>(), [path; 3], "paths of the next packets")?;
+    }
+    Ok(())
 }

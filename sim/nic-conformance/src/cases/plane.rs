@@ -40,6 +40,12 @@ cases! { "plane":
     "P-043" + "P-040" [Caps::BOOTSTRAP] a_long_round_trip_opens_more_paths;
     "P-040" [Caps::BOOTSTRAP] a_path_is_not_used_before_the_peer_answers;
     "P-042" + "W-012" [Caps::RE_AIM] an_unknown_path_operation_is_dropped;
+    "R-005" + "P-023" [Caps::RE_AIM] the_old_route_proves_no_loss_of_what_it_carried;
+    "P-023" + "R-005" [Caps::RE_AIM] the_new_route_proves_no_loss_of_what_the_old_one_carried;
+    "P-031" + "P-036" [Caps::TWO_PORTS.and(Caps::RE_AIM)] a_plane_with_a_path_that_answers_is_kept;
+    "P-034" [Caps::RE_AIM] the_last_plane_is_kept_though_nothing_answers;
+    "P-035" [Caps::TWO_PORTS.and(Caps::LINK).and(Caps::RE_AIM).and(Caps::BULK)] an_unanswered_probe_begins_the_count_anew;
+    "P-032" [Caps::TWO_PORTS.and(Caps::LINK).and(Caps::RE_AIM).and(Caps::BULK)] a_report_is_repeated_while_the_plane_is_down_and_numbered_anew_after;
 }
 
 /// Timeouts of 200 us, no other probing.
@@ -488,4 +494,114 @@ fn the_plane_that_a_packet_names_is_not_where_it_must_arrive(k: &mut Kit<'_>) ->
     k.dut.inject(0, &c.write(0, 0, b"x").plane(9).to_bytes())?;
     let ack = k.acks(0, &[])?;
     equal((ack.port, ack.plane), (0, 9), "port of the ACK and plane that it returns")
+}
+
+/// Four packets of which the first two transmissions of the first were in vain, and the one by the new route.
+fn moved(k: &mut Kit<'_>) -> Outcome<(Conn, Vec<Sent>, Sent)> {
+    let c = k.warm(quick)?;
+    let sent = k.burst(&c, 1, 4)?;
+    k.expect(Opcode::Write, 2 * MS)?;
+    let moved = k.expect(Opcode::Write, 2 * MS)?;
+    check(moved.pxth.epoch() != sent[0].pxth.epoch(), "P-020: no new epoch after two timeouts")?;
+    Ok((c, sent, moved))
+}
+
+fn the_old_route_proves_no_loss_of_what_it_carried(k: &mut Kit<'_>) -> Outcome {
+    let (c, sent, _) = moved(k)?;
+    // The last packet did arrive; its acknowledgement took its time. Packets 2 and 3 were sent before it.
+    k.inject(&c.ack(&sent[3]).cum(0).sack(&[3]))?;
+    k.silence(100 * US)
+}
+
+fn the_new_route_proves_no_loss_of_what_the_old_one_carried(k: &mut Kit<'_>) -> Outcome {
+    let (c, _, moved) = moved(k)?;
+    // Well within a round trip of the re-aim; a saturated hold gives no new one.
+    k.advance(RTT / 5)?;
+    k.inject(&c.ack(&moved).hold(u16::MAX))?;
+    k.silence(RTT / 5)?;
+    k.completes(&[(1, Status::Ok)]).map(|_| ())
+}
+
+fn a_plane_with_a_path_that_answers_is_kept(k: &mut Kit<'_>) -> Outcome {
+    let c = k.warm(two_planes)?;
+    let before = k.snapshot()?;
+    let sent = k.burst(&c, 1, 24)?;
+    let of = |path: u8| sent.iter().filter(move |s| s.pxth.path_id().get() == path).collect::<Vec<_>>();
+    for path in [1, 3] {
+        let last = of(path).last().copied().cloned().ok_or_else(|| Failure::new("P-006: an unused path"))?;
+        k.inject(&c.ack(&last))?;
+    }
+    // Paths 0 and 2 share plane 0. Nobody answers path 0, and path 2 gets on slowly.
+    let slow = of(2);
+    check(slow.len() >= 5, format!("P-006: {} of 24 packets on path 2", slow.len()))?;
+    let mut told = 0;
+    for s in &slow {
+        told += reports(&k.collect(150 * US)?).len();
+        k.inject(&c.ack(s))?;
+    }
+    check(k.counted(&before, Counter::PathReaim)? > 0, "P-020: path 0 was not re-aimed")?;
+    equal((told, k.counted(&before, Counter::PlaneDown)?), (0, 0), "reports and plane_down_count")
+}
+
+fn the_last_plane_is_kept_though_nothing_answers(k: &mut Kit<'_>) -> Outcome {
+    let mut cfg = k.config(|cfg| {
+        set_paths(cfg, 3, 1);
+        quick(cfg);
+    })?;
+    // The connection has one plane, whatever the card has.
+    cfg.addresses.truncate(1);
+    let c = Conn { id: k.dut.open(&cfg)?, cfg, key: k.key };
+    let before = k.snapshot()?;
+    (0..3).try_for_each(|i| k.post_write(&c, i, 0, BURST_BYTES))?;
+    let told = reports(&k.collect(5 * MS)?).len();
+    check(k.counted(&before, Counter::PathReaim)? >= 3, "P-020: paths that nobody answers were not re-aimed")?;
+    equal((told, k.counted(&before, Counter::PlaneDown)?), (0, 0), "reports and plane_down_count")
+}
+
+/// Answers as many of the probes of plane 1 as `answers` says, in turn, and then none.
+fn answer_probes(k: &mut Kit<'_>, c: &Conn, answers: &[bool]) -> Outcome {
+    let mut left = answers.iter();
+    let end = k.dut.now() + 100 * MS;
+    while k.dut.now() < end {
+        let Some(sent) = k.next(end - k.dut.now())? else { break };
+        if sent.opcode == Opcode::ProbeReq && sent.port == 1 && left.next() == Some(&true) {
+            k.inject(&c.probe_rsp(&sent))?;
+        }
+    }
+    equal(left.next(), None, "P-035: probes that did not come")
+}
+
+fn an_unanswered_probe_begins_the_count_anew(k: &mut Kit<'_>) -> Outcome {
+    let c = k.open(two_planes)?;
+    planes_used(k, &c, 1)?;
+    k.dut.set_link(1, false)?;
+    k.collect(RTT)?;
+    k.dut.set_link(1, true)?;
+    answer_probes(k, &c, &[true, true, false, true, true, false])?;
+    equal(planes_used(k, &c, 10)?, [0], "planes used after two answers, none, and two again")
+}
+
+fn a_report_is_repeated_while_the_plane_is_down_and_numbered_anew_after(k: &mut Kit<'_>) -> Outcome {
+    let c = k.open(two_planes)?;
+    planes_used(k, &c, 1)?;
+    k.dut.set_link(1, false)?;
+    let told = reports(&k.collect(45 * MS)?);
+    check((4..=6).contains(&told.len()), format!("P-032: {} reports in 45 ms with one each 10 ms", told.len()))?;
+    let seq = told[0].2;
+    check(told.iter().all(|t| *t == (0, 0b01, seq)), format!("P-032: reports {told:?}"))?;
+    k.dut.set_link(1, true)?;
+    let end = k.dut.now() + 150 * MS;
+    let mut after = Vec::new();
+    while let Some(sent) = k.next(end.saturating_sub(k.dut.now()))? {
+        if sent.opcode == Opcode::ProbeReq && sent.port == 1 {
+            k.inject(&c.probe_rsp(&sent))?;
+        }
+        after.extend(reports(&[sent]).into_iter().filter(|t| t.1 == 0b11));
+    }
+    for port in 0..2 {
+        let by: Vec<_> = after.iter().filter(|t| t.0 == port).collect();
+        check((3..=4).contains(&by.len()), format!("P-032: {} reports of the return by plane {port}", by.len()))?;
+        check(by.iter().all(|t| t.2 == seq.wrapping_add(1)), format!("P-032: numbers after {seq}: {by:?}"))?;
+    }
+    Ok(())
 }

@@ -37,6 +37,8 @@ cases! { "probe":
     "R-024" [Caps::REORDER] a_spurious_retransmission_raises_the_tolerance;
     "R-024" [Caps::REORDER] a_late_arrival_raises_the_tolerance;
     "R-024" + "R-003" [Caps::REORDER] what_is_later_than_the_tolerance_is_lost;
+    "R-020" + "R-004" [Caps::PROBE] a_marker_follows_what_is_sent_again;
+    "R-024" [Caps::REORDER] a_needless_repair_alone_raises_the_tolerance;
 }
 
 fn markers(cfg: &mut ConnConfig) {
@@ -404,4 +406,27 @@ fn what_was_lost_is_not_copied_at_once(k: &mut Kit<'_>) -> Outcome {
     k.inject(&c.ack(&later[0]).cum(0).sack(&[1, 2]))?;
     let again = k.collect(RTT)?;
     equal(again.iter().filter(|s| s.bth.pseq().get() == 1).count(), 1, "times that the lost packet is sent again")
+}
+
+fn a_marker_follows_what_is_sent_again(k: &mut Kit<'_>) -> Outcome {
+    let c = marked(k, |_| ())?;
+    let sent = k.burst(&c, 1, 4)?;
+    k.expect(Opcode::ProbeReq, US + k.dut.slack())?;
+    k.advance(RTT)?;
+    k.inject(&c.ack(&sent[3]).cum(0).sack(&[3]))?;
+    let opcodes: Vec<_> = k.collect(US + k.dut.slack())?.iter().map(|s| s.opcode).collect();
+    let want = [Opcode::Write, Opcode::Write, Opcode::Write, Opcode::ProbeReq];
+    equal(opcodes, want, "three packets sent again, and what follows them")
+}
+
+fn a_needless_repair_alone_raises_the_tolerance(k: &mut Kit<'_>) -> Outcome {
+    let c = k.warm(|_| ())?;
+    let (_, again) = gap(k, &c, 1)?;
+    let spurious = again.first().ok_or_else(|| Failure::new("R-003: the gap was not sent again"))?;
+    // The acknowledgement of the late packet is lost; that of its repair says that it was one too many.
+    k.advance(RTT)?;
+    k.inject(&c.ack(spurious).cum(2).dup().with_axth(|h| _ = h.set_rtxe(true)))?;
+    k.completes(&[(1, Status::Ok), (2, Status::Ok)])?;
+    let (_, again) = gap(k, &c, 3)?;
+    equal(again.len(), 0, "packets sent again within the tolerance")
 }

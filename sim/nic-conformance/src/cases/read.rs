@@ -48,6 +48,7 @@ cases! { "read":
     "M-049" [Caps::READ] a_fence_waits_for_reads;
     "M-017" + "M-046" [Caps::READ.and(Caps::HOST_FAULT)] an_answer_that_memory_refuses_ends_the_connection;
     "R-010" + "M-041" [Caps::READ] a_refused_read_ends_the_connection;
+    "M-047" + "M-046" [Caps::READ] a_part_of_a_read_that_is_over_is_refused_whatever_is_under_way;
 }
 
 /// A card whose region holds a pattern.
@@ -414,4 +415,31 @@ fn a_read_into_memory_that_may_not_be_written_is_refused(k: &mut Kit<'_>) -> Out
     k.post(&c, SendWr::new(1, SendOp::Read { remote: remote(0) }, local, 8))?;
     k.completes(&[(1, Status::LocProt)])?;
     k.silence(MS)
+}
+
+fn a_part_of_a_read_that_is_over_is_refused_whatever_is_under_way(k: &mut Kit<'_>) -> Outcome {
+    let c = k.warm(|_| ())?;
+    let mut ids = Vec::new();
+    for n in 0..=16u32 {
+        k.post(&c, read(k, u64::from(n), 8, 8))?;
+        let request = k.expect(Opcode::ReadReq, k.at_once())?;
+        k.inject(&c.ack(&request))?;
+        ids.push(request.rrth().map_or(0, |h| h.read_id()));
+        if n < 16 {
+            k.inject(&c.read_rsp(n, ids[n as usize], 0, 8, b"answered").ack_req())?;
+            k.ack()?;
+            k.completes(&[(n.into(), Status::Ok)])?;
+        }
+    }
+    // The table of reads has been gone round once; the last read stands where the first stood.
+    for old in ids.iter().take(16).filter(|id| **id != ids[16]) {
+        k.advance(200 * crate::kit::US)?;
+        k.inject(&c.read_rsp(16, *old, 0, 8, b"too late"))?;
+        k.nak(NakReason::Stream)?;
+    }
+    k.memory_holds_only(&[(8, b"answered")])?;
+    k.inject(&c.read_rsp(16, ids[16], 0, 8, b"in time!").ack_req())?;
+    k.ack()?;
+    k.completes(&[(16, Status::Ok)])?;
+    k.memory_holds_only(&[(8, b"in time!")])
 }

@@ -52,6 +52,10 @@ cases! { "send":
     "M-032" [Caps::CREDIT.and(Caps::SEND)] messages_that_take_no_receive_need_no_credit;
     "M-034" [Caps::CREDIT.and(Caps::SEND).and(Caps::PROBE)] a_sender_without_credit_asks_for_it;
     "M-030" [Caps::CREDIT.and(Caps::STREAMS)] every_stream_has_its_credit;
+    "M-026" [Caps::SEND] a_tagged_receive_that_is_taken_is_not_taken_again;
+    "M-028" + "E-002" [Caps::SEND] a_receive_taken_out_of_turn_completes_nothing_and_ends_the_connection => |k| out_of_turn(k, &[1]);
+    "M-028" + "M-023" [Caps::SEND] a_receive_taken_twice_completes_once => |k| out_of_turn(k, &[0, 0]);
+    "M-028" [Caps::SEND] a_receive_that_was_skipped_is_missed => |k| out_of_turn(k, &[0, 2]);
 }
 
 /// A connection with receives of 64 bytes at 0, 100, 200, ..., requests 50, 51, 52, ...
@@ -487,4 +491,37 @@ fn packets_of_a_tagged_send_are_placed_in_any_order(k: &mut Kit<'_>) -> Outcome 
     let done = k.completes(&[(60, Status::Ok), (61, Status::Ok)])?;
     equal(done.iter().map(|d| d.tag).collect::<Vec<_>>(), [Some(1), Some(2)], "tags")?;
     k.memory_holds_only(&[(0, &a), (8000, &b)])
+}
+
+fn a_tagged_receive_that_is_taken_is_not_taken_again(k: &mut Kit<'_>) -> Outcome {
+    let c = k.open(|cfg| cfg.pmtu_log2 = 10)?;
+    let any = TagMatch { bits: 0, ignore: u64::MAX };
+    (0..2).try_for_each(|i| k.post_tagged(&c, 60 + i, 10_000 * i, 2048, any))?;
+    let bytes = pattern(6, 2048);
+    let long: Vec<_> = c.send_many(0, 0, &bytes, 1024).into_iter().map(|p| p.tag(7)).collect();
+    // Half of the first message takes the first receive for the whole of it.
+    k.inject(&long[0])?;
+    k.inject(&c.send(2, b"second").mseq(1).tag(7))?;
+    k.inject(&long[1])?;
+    k.collect(k.at_once())?;
+    k.completes(&[(60, Status::Ok), (61, Status::Ok)])?;
+    k.memory_holds_only(&[(0, &bytes), (10_000, b"second")])
+}
+
+/// Messages that name these ordinals, in order; all but the last are in turn.
+fn out_of_turn(k: &mut Kit<'_>, ordinals: &[u32]) -> Outcome {
+    let c = ready(k, 3)?;
+    let before = k.snapshot()?;
+    for (n, rsn) in ordinals.iter().enumerate() {
+        let n = n as u32;
+        k.inject(&c.send(n, b"x").mseq(n).rsn(*rsn))?;
+    }
+    k.collect(k.at_once())?;
+    let done = ordinals.len() - 1;
+    let all = k.completions_of(0, 3)?;
+    let well = all.iter().filter(|cqe| cqe.status == Status::Ok).map(|cqe| cqe.wr_id).collect::<Vec<_>>();
+    equal(well, (0..done as u64).map(|i| 50 + i).collect::<Vec<_>>(), "receives that completed well")?;
+    let is_refused = k.counted(&before, Counter::NakStream)? == 1;
+    let is_ended = k.counted(&before, Counter::ConnErrors)? == 1;
+    check(is_refused || is_ended, "M-028: a receive out of turn was taken")
 }
