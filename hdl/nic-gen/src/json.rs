@@ -126,7 +126,7 @@ fn constants() -> String {
         CONSTANTS.iter().map(|c| {
             json!({
                 "name": c.name, "value": c.value, "unit": c.unit, "min": c.min, "max": c.max,
-                "fixed": c.kind == Kind::Fixed, "source": c.source, "doc": one_line(c.doc),
+                "fixed": c.kind == Kind::Fixed, "reason": c.reason, "doc": one_line(c.doc),
             })
         }),
     )

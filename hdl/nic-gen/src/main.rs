@@ -79,6 +79,7 @@ fn artefacts() -> Vec<(&'static str, String)> {
         ("nic.json", json::json()),
         ("nic.lua", lua::lua()),
         ("registers.md", markdown::registers()),
+        ("../spec/85-constants.md", markdown::spec_constants()),
     ]
 }
 

@@ -167,7 +167,7 @@ pub fn counters() -> String {
 
 /// constants.md: every protocol constant.
 pub fn constants() -> String {
-    let mut out = format!("# Constants\n\n{NOTICE}\n\nA tunable constant is the default of a register or of a parameter of the build.\n\n| constant | value | unit | range | kind | source | meaning |\n|---|---|---|---|---|---|---|\n");
+    let mut out = format!("# Constants\n\n{NOTICE}\n\nA tunable constant is the default of a register or of a parameter of the build.\n\n| constant | value | unit | range | kind | reason | meaning |\n|---|---|---|---|---|---|---|\n");
     for c in CONSTANTS {
         let (span, kind) = match c.kind {
             Kind::Fixed => (String::new(), "fixed"),
@@ -179,9 +179,80 @@ pub fn constants() -> String {
             c.name,
             c.value,
             c.unit,
-            c.source,
+            c.reason,
             one_line(c.doc)
         );
     }
     out
+}
+
+/// The name by which the text of the specification speaks of a constant: units are in its value there.
+fn text_name(name: &str) -> String {
+    name.replace("_NS", "")
+}
+
+/// `100000`, `ns` as `100 us`; `249`, `1/256` as `249/256`.
+fn in_words(value: u64, unit: &str) -> String {
+    match unit {
+        "" | "port" => value.to_string(),
+        "1/256" => format!("{value}/256"),
+        "ns" => {
+            let (scale, name) = [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us")]
+                .into_iter()
+                .find(|(s, _)| value >= *s && value % s == 0)
+                .unwrap_or((1, "ns"));
+            format!("{} {name}", value / scale)
+        }
+        "log2 bytes" => format!("2^{value} bytes"),
+        _ => format!("{value} {unit}"),
+    }
+}
+
+/// The page of the specification about numbers.
+pub fn spec_constants() -> String {
+    let mut out = format!("# Constants\n\n{NOTICE}\n\n");
+    out += "Every number that the text names, with its default, what it may be set to, and why it is this number. All but\n";
+    out += "those marked *fixed* are registers, parameters of a connection or parameters of the build. A time constant has\n";
+    out += "`_NS` in its name in code.\n\n| constant | default | range | what | why |\n|---|---|---|---|---|\n";
+    for c in CONSTANTS {
+        let span = match c.kind {
+            Kind::Fixed => "*fixed*".to_string(),
+            Kind::Tunable if c.unit == "ns" => format!("{}–{}", in_words(c.min, c.unit), in_words(c.max, c.unit)),
+            // One unit is enough.
+            Kind::Tunable => format!("{}–{}", c.min, in_words(c.max, c.unit)),
+        };
+        let name = text_name(c.name);
+        let _ =
+            writeln!(out, "| `{name}` | {} | {span} | {} | {} |", in_words(c.value, c.unit), one_line(c.doc), c.reason);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_written_as_people_write_them() {
+        let cases = [
+            ((100_000, "ns"), "100 us"),
+            ((0, "ns"), "0 ns"),
+            ((8_000_000_000, "ns"), "8 s"),
+            ((1_500, "ns"), "1500 ns"),
+            ((249, "1/256"), "249/256"),
+            ((12, "log2 bytes"), "2^12 bytes"),
+            ((4, "packets"), "4 packets"),
+        ];
+        for ((value, unit), text) in cases {
+            assert_eq!(in_words(value, unit), text);
+        }
+    }
+
+    #[test]
+    fn constants_of_different_names_have_different_names_in_the_text() {
+        let mut names: Vec<String> = CONSTANTS.iter().map(|c| text_name(c.name)).collect();
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), CONSTANTS.len());
+    }
 }

@@ -1,58 +1,76 @@
-//! The specification's text: ids are unique, and every drop and refusal that the card counts is required somewhere.
+//! The text of the specification: its names are in the tables, its ids are given once.
 
-mod packet;
+use nic_spec::{consts::CONSTANTS, csr::stats::COUNTERS};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+};
 
-use std::collections::BTreeSet;
-
-use nic_spec::csr::stats::{Class, COUNTERS};
-
-fn spec_files() -> Vec<(String, String)> {
-    let mut paths: Vec<_> =
-        std::fs::read_dir(packet::spec_dir().join("spec")).unwrap().map(|entry| entry.unwrap().path()).collect();
-    paths.sort();
-    let read = |path: std::path::PathBuf| {
+fn pages() -> Vec<(String, String)> {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../nic-spec/spec");
+    let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|e| e.unwrap().path()).collect();
+    files.sort();
+    let read = |path: PathBuf| {
         (path.file_name().unwrap().to_string_lossy().into_owned(), std::fs::read_to_string(&path).unwrap())
     };
-    paths.into_iter().map(read).collect()
+    files.into_iter().filter(|p| p.extension().is_some_and(|e| e == "md")).map(read).collect()
 }
 
-/// `X-123` at the start of a requirement: `* **X-123** …`.
-fn ids(text: &str) -> Vec<&str> {
-    text.lines().filter_map(|line| line.strip_prefix("* **")?.split_once("**").map(|(id, _)| id)).collect()
-}
-
-#[test]
-fn every_requirement_has_a_well_formed_id_of_its_own() {
-    let files = spec_files();
-    let all: Vec<&str> = files.iter().flat_map(|(_, text)| ids(text)).collect();
-    assert!(all.len() > 50, "{} requirements", all.len());
-    assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len(), "an id is used twice");
-    for id in all {
-        let (letter, digits) = id.split_once('-').unwrap();
-        assert!("WPCSRMEH".contains(letter) && digits.len() == 3 && digits.parse::<u16>().is_ok(), "{id}");
+/// What stands between backquotes outside of code blocks.
+fn quoted(text: &str) -> Vec<&str> {
+    let mut out = Vec::new();
+    for block in text.split("```").step_by(2) {
+        out.extend(block.split('`').skip(1).step_by(2));
     }
+    out
 }
 
 #[test]
-fn an_id_that_the_text_refers_to_exists() {
-    let files = spec_files();
-    let known: BTreeSet<&str> = files.iter().flat_map(|(_, text)| ids(text)).collect();
-    for (name, text) in &files {
-        for word in text.split(|c: char| !c.is_ascii_alphanumeric() && c != '-') {
-            let is_id = word.len() == 5 && "WPCSRMEH".contains(&word[..1]) && word[1..2] == *"-";
-            assert!(!is_id || known.contains(word), "{name} refers to {word}");
+fn every_constant_and_counter_that_the_text_names_is_in_the_tables() {
+    let constants: BTreeSet<String> = CONSTANTS.iter().map(|c| c.name.replace("_NS", "")).collect();
+    let counters: BTreeSet<&str> = COUNTERS.iter().map(|c| c.name).collect();
+    for (file, text) in pages() {
+        for word in quoted(&text) {
+            let is_upper =
+                word.len() > 2 && word.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_');
+            if is_upper && !word.starts_with('_') {
+                assert!(constants.contains(word), "{file} names {word}, which is no constant");
+            }
+            if word.ends_with("_count") {
+                assert!(counters.contains(word), "{file} names {word}, which is no counter");
+            }
         }
     }
 }
 
 #[test]
-fn every_drop_and_refusal_counter_is_named_by_a_requirement() {
-    let text: String = spec_files().into_iter().map(|(_, text)| text).collect();
-    for info in COUNTERS.iter().filter(|info| info.class != Class::Event) {
-        assert!(text.contains(&format!("`{}`", info.name)), "no requirement names {}", info.name);
+fn every_counter_of_drops_and_refusals_is_explained() {
+    let text: String = pages().into_iter().map(|(_, text)| text).collect();
+    let words: BTreeSet<&str> = quoted(&text).into_iter().collect();
+    for info in COUNTERS.iter().filter(|c| c.class != nic_spec::csr::stats::Class::Event) {
+        assert!(words.contains(info.name), "the text does not say when {} counts", info.name);
     }
-    // And the other way round: what the text names is counted.
-    for name in text.split('`').filter(|word| word.ends_with("_count") && !word.contains(' ')) {
-        assert!(COUNTERS.iter().any(|info| info.name == name), "{name} is no counter");
+}
+
+#[test]
+fn a_requirement_has_an_id_of_its_own_and_references_lead_somewhere() {
+    let mut given = BTreeMap::new();
+    for (file, text) in pages() {
+        for line in text.lines() {
+            if let Some((id, _)) = line.strip_prefix("* **").and_then(|rest| rest.split_once("**")) {
+                let earlier = given.insert(id.to_string(), file.clone());
+                assert_eq!(earlier, None, "{id} is given twice");
+            }
+        }
+    }
+    for (file, text) in pages() {
+        for word in text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '-')) {
+            let bytes = word.as_bytes();
+            let is_id = bytes.len() == 5
+                && b"WPCSRMEH".contains(&bytes[0])
+                && bytes[1] == b'-'
+                && bytes[2..].iter().all(u8::is_ascii_digit);
+            assert!(!is_id || given.contains_key(word), "{file} refers to {word}, which does not exist");
+        }
     }
 }

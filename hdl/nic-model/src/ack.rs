@@ -12,7 +12,7 @@ use crate::transport::rx_path::{AckDue, Arrival, Trigger, Verdict};
 use crate::wire::emit::{emit_ack, Head, Route};
 use crate::wire::frame::Frame;
 use crate::wire::packet::{Ack, Body, Message, Packet};
-use nic_spec::consts::{HOLD_UNIT_NS, SYNDROME_ACK};
+use nic_spec::consts::{HINT_LIFE_SRTTS, HOLD_UNIT_NS, SYNDROME_ACK};
 use nic_spec::csr::stats::Counter;
 use nic_spec::desc::Status;
 use nic_spec::num::Psn;
@@ -245,7 +245,7 @@ impl Connection {
             }
         }
         if let Some((seq, mbps)) = ack.hint {
-            self.pacer.on_hint(now, seq, mbps, 4 * srtt_ps);
+            self.pacer.on_hint(now, seq, mbps, u64::from(HINT_LIFE_SRTTS) * srtt_ps);
         }
         if let Some((stream, limit)) = ack.credit {
             self.requester.on_credit(stream, limit);

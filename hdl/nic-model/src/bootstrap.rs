@@ -9,20 +9,23 @@ use crate::conn_config::spread_port;
 use crate::connection::{ConnState, Connection};
 use crate::core::Core;
 use crate::plane::Control;
-use crate::time::{Time, US_PS};
+use crate::time::{Time, NS_PS};
 use crate::transport::bitmap::BITS;
 use crate::transport::path::{PathState, TxPath};
 use crate::transport::rx_path::RxPath;
 use crate::wire::packet::PathControl;
 use alloc::vec::Vec;
+use nic_spec::consts;
 use nic_spec::csr::stats::Counter;
 use nic_spec::num::Psn;
 use nic_spec::wire::PathOp;
 
 /// Round trips between two looks at the number of paths.
-const LOOK_RTTS: u64 = 8;
+const LOOK_RTTS: u64 = consts::PATHS_LOOK_SRTTS as u64;
 /// Times that an unanswered opening is sent.
-const TRIES_MAX: u8 = 8;
+const TRIES_MAX: u8 = consts::CM_TRIES as u8;
+/// Shortest wait before the first repetition.
+const OPEN_WAIT_PS: u64 = consts::OPEN_WAIT_NS as u64 * NS_PS;
 
 /// Paths that wait for the peer to open its side.
 #[derive(Clone, Debug)]
@@ -140,7 +143,7 @@ impl Connection {
             push_control(core, plane, Control::PathCtl { conn: self.index, control });
         }
         let srtt_ps = self.rtt.srtt_ps().unwrap_or(self.cfg.transport.rto_init_ps);
-        self.opening.next_at = now.after_ps((2 * srtt_ps).max(100 * US_PS) << self.opening.tries.min(6));
+        self.opening.next_at = now.after_ps((4 * srtt_ps).max(OPEN_WAIT_PS) << (self.opening.tries - 1));
         self.arm_conn(core);
     }
 

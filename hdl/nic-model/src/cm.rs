@@ -13,20 +13,21 @@ use crate::conn_config::{spread_port, ConnConfig, PathConfig, StreamConfig};
 use crate::connection::{ConnState, Connection};
 use crate::core::Core;
 use crate::plane::Control;
-use crate::time::{Time, MS_PS};
+use crate::time::{Time, NS_PS};
 use crate::wire::cm::CmContent;
 use crate::wire::frame::Payload;
 use crate::wire::packet::{Body, Network, Packet};
 use crate::work::{ConnId, Event};
 use alloc::vec::Vec;
+use nic_spec::consts;
 use nic_spec::desc::Status;
 use nic_spec::num::{Pkey, Psn, Qpn};
 use nic_spec::wire::{CmStatus, Opcode, CM_QPN, ECN_ECT0};
 
 /// Times that a packet without an answer is sent.
-const TRIES_MAX: u8 = 8;
+const TRIES_MAX: u8 = consts::CM_TRIES as u8;
 /// Wait before the second time; it doubles each time.
-const WAIT_PS: u64 = MS_PS;
+const WAIT_PS: u64 = consts::CM_WAIT_NS as u64 * NS_PS;
 /// Streams that one request may ask for.
 const STREAMS_MAX: usize = 1024;
 

@@ -14,10 +14,11 @@ use crate::timer::TimerKey;
 use crate::wire::packet::{Body, Packet};
 use crate::work::{ConnId, Event};
 use alloc::vec::Vec;
+use nic_spec::consts;
 use nic_spec::csr::stats::Counter;
 
 /// Times that a report is repeated after the last plane came back: it is not acknowledged.
-const REPORT_REPEATS: u8 = 3;
+const REPORT_REPEATS: u8 = consts::REPORT_REPEATS as u8;
 /// Added to a path's epoch in the probes of a plane that the path does not use.
 const PROBE_EPOCH: u8 = 8;
 

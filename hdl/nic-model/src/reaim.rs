@@ -6,22 +6,25 @@ use crate::time::Time;
 use crate::transport::path::PathState;
 use crate::work::{ConnId, Event};
 use alloc::vec::Vec;
+use nic_spec::consts::GOOD_PORTS;
 use nic_spec::csr::stats::Counter;
 use nic_spec::desc::Status;
+
+const PORTS: usize = GOOD_PORTS as usize;
 
 /// Source ports that worked lately, of one plane.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct GoodPorts {
-    ports: [u16; 8],
+    ports: [u16; PORTS],
     next: u8,
 }
 
 impl GoodPorts {
     /// A packet sent by `port` was acknowledged unmarked.
     pub fn note(&mut self, port: u16) {
-        // All eight at once: this is asked for every acknowledgement.
+        // All at once: this is asked for every acknowledgement.
         if !self.ports.iter().fold(false, |known, p| known | (*p == port)) {
-            self.ports[usize::from(self.next & 7)] = port;
+            self.ports[usize::from(self.next) % PORTS] = port;
             self.next = self.next.wrapping_add(1);
         }
     }
@@ -33,7 +36,7 @@ impl GoodPorts {
 
     /// One that worked, in turn.
     pub fn draw(&mut self, turn: u32) -> Option<u16> {
-        (0..8).map(|i| self.ports[(turn.wrapping_add(i) & 7) as usize]).find(|p| *p != 0)
+        (0..PORTS as u32).map(|i| self.ports[turn.wrapping_add(i) as usize % PORTS]).find(|p| *p != 0)
     }
 }
 

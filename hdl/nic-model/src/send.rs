@@ -13,6 +13,7 @@ use crate::transport::window::{Cause, Desc};
 use crate::wire::emit::{emit_body, emit_write, Head, Route};
 use crate::wire::frame::{Frame, Payload};
 use crate::wire::packet::{Body, Packet};
+use nic_spec::consts;
 use nic_spec::csr::stats::Counter;
 use nic_spec::desc::{Status, ACCESS_REMOTE_READ};
 use nic_spec::num::Psn;
@@ -60,13 +61,14 @@ impl Connection {
             return Next::Nothing;
         }
         if self.paths.in_flight_pkts() == 0 && self.cfg.transport.hint_cache_ps > 0 {
-            let lifetime_ps = 4 * self.rtt.srtt_ps().unwrap_or(0);
+            let lifetime_ps = u64::from(consts::HINT_LIFE_SRTTS) * self.rtt.srtt_ps().unwrap_or(0);
             self.pacer.resume(now, lifetime_ps, self.cfg.transport.hint_cache_ps);
         }
         if self.paths.in_flight_pkts() >= self.window_pkts(now) {
             return Next::Blocked;
         }
-        let burst = 2 * (self.pmtu_bytes() + OVERHEAD_BYTES) * self.paths.plane_mask().count_ones();
+        let burst =
+            consts::HINT_BURST_PKTS * (self.pmtu_bytes() + OVERHEAD_BYTES) * self.paths.plane_mask().count_ones();
         let at = self.pacer.ready_at(now, burst);
         if at > now {
             core.timers.arm(&mut self.pace_armed, at, TimerKey::Pace(self.index));
@@ -306,6 +308,7 @@ impl Connection {
         // Mb/s · ps = 10^-6 bits.
         let bits = u128::from(rate_mbps) * u128::from(min_ps) / 1_000_000;
         self.bdp_pkts = u32::try_from(bits.div_ceil(u128::from(self.pmtu_bytes()) * 8)).unwrap_or(u32::MAX);
-        self.window_max_pkts = self.bdp_pkts.saturating_mul(2).max(self.cfg.transport.conn_window_min_pkts);
+        self.window_max_pkts =
+            self.bdp_pkts.saturating_mul(consts::CONN_WINDOW_BDPS).max(self.cfg.transport.conn_window_min_pkts);
     }
 }

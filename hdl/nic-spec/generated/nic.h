@@ -389,17 +389,47 @@ NIC_STATIC_ASSERT(sizeof(struct nic_cq_row) == 64, "size of cq_row");
 #define NIC_RATE_HINT_UNLIMITED 16777215u /* Rate hint that states no limit. [Mb/s] */
 #define NIC_SYNDROME_ACK 31u /* AETH syndrome of an ACK that grants no IBTA credit. */
 #define NIC_CLOCK_KHZ 250000u /* Frequency of the core clock. [kHz] */
-#define NIC_PATHS_PER_CONN 4u /* Paths of a connection. [paths] */
-#define NIC_WINDOW_PKTS 64u /* Packets in flight on one path, at most. [packets] */
+#define NIC_PATHS_PER_CONN 4u /* Paths of a connection in the tables of a card. [paths] */
+#define NIC_WINDOW_PKTS 64u /* Packets in flight on one path, at most, in the tables of a card. [packets] */
 #define NIC_MSGS_PER_STREAM 64u /* Messages in flight on one stream, at most. [messages] */
+#define NIC_PATHS_MIN 12u /* Fewest paths of a connection that chooses their number. [paths] */
+#define NIC_PATHS_MAX 64u /* Most paths of a connection that chooses their number. [paths] */
+#define NIC_PATHS_LOOK_SRTTS 8u /* Smoothed round trips between two looks at the number of paths. [SRTT] */
+#define NIC_PATH_INIT 6u /* Window of a path after the first acknowledgement of its route. [packets] */
+#define NIC_CONN_INIT 12u /* Packets of a connection outstanding until its first acknowledgement. [packets] */
+#define NIC_CONN_WINDOW_MIN 72u /* Smallest cap of a connection's window. [packets] */
+#define NIC_CONN_WINDOW_BDPS 2u /* Cap of a connection's window, in bandwidth-delay products of its planes. [BDP] */
+#define NIC_IDLE_RESTART_NS 100000000u /* Silence of a path after which what its window was learnt from is forgotten. [ns] */
+#define NIC_ALPHA_GAIN_SHIFT 4u /* Gain of alpha, the fraction of packets marked: 2 to the power of minus this. */
+#define NIC_HEAVY_LOSS_Q8 64u /* Loss above this fraction of a window is heavy, in 1/256. [1/256] */
+#define NIC_HEAVY_LOSS_PKTS 64u /* Packets over which that fraction is taken, at least. [packets] */
+#define NIC_HINT_ETA_Q8 249u /* Share of the line rate that hints give away, in 1/256. [1/256] */
+#define NIC_HINT_WINDOW_NS 20000u /* How long a connection is active after its last data, and over which its use is measured. [ns] */
+#define NIC_HINT_LIFE_SRTTS 4u /* Smoothed round trips for which a hint holds. [SRTT] */
+#define NIC_HINT_BURST_PKTS 2u /* Packets per plane that may leave back to back under a hint after a pause. [packets] */
 #define NIC_ACK_PACKETS 4u /* Packets received on a path that make an ACK due. [packets] */
 #define NIC_ACK_BYTES 16384u /* Payload received on a path that makes an ACK due. [bytes] */
 #define NIC_ACK_DELAY_NS 2000u /* Longest time an ACK is held back. [ns] */
-#define NIC_RTO_NS 100000u /* Retransmission timeout before the first doubling. [ns] */
-#define NIC_RTO_NS_MAX 8000000000ull /* Largest retransmission timeout after doubling. [ns] */
-#define NIC_RETRY_LIMIT 7u /* Timeouts in a row on one path after which its connection fails. [timeouts] */
-#define NIC_RNR_NS 100000u /* Wait after a receiver-not-ready NAK. [ns] */
 #define NIC_NAK_INTERVAL_NS 100000u /* Shortest time between two NAKs of a connection. [ns] */
+#define NIC_RTO_NS 100000u /* Retransmission timeout before the first doubling, at least. [ns] */
+#define NIC_RTO_INIT_NS 1000000u /* Retransmission timeout before any round trip is known. [ns] */
+#define NIC_RTO_NS_MAX 8000000000ull /* Largest retransmission timeout after doubling. [ns] */
+#define NIC_RETRY_LIMIT 7u /* Timeouts in a row on one path after which its connection may fail. [timeouts] */
+#define NIC_MIN_RTT_PERIOD_NS 10000000u /* Time for which the smallest round trip is remembered, at least. [ns] */
+#define NIC_TLP_EXTRA_NS 10000u /* What a probe waits for longer than one smoothed round trip. [ns] */
+#define NIC_TLP_MIN_NS 15000u /* Shortest wait before a probe. [ns] */
+#define NIC_TLP_LIMIT 3u /* Probes by timer before a timeout counts. [probes] */
+#define NIC_RNR_NS 100000u /* Wait after a temporary refusal, and between two requests for credit. [ns] */
+#define NIC_RNR_RETRY_LIMIT 7u /* Temporary refusals of one message in a row that are borne. [refusals] */
+#define NIC_REORDER_DECAY_RTTS 128u /* Round trips without evidence after which the tolerance of reordering falls. [SRTT] */
+#define NIC_REAIMS_PER_PLANE 3u /* Re-aims of a path on one plane before another plane is tried. [re-aims] */
+#define NIC_GOOD_PORTS 8u /* Source ports acknowledged lately that are remembered per plane. [ports] */
+#define NIC_PROBE_INTERVAL_NS 10000000u /* Wait between probes of a dead path or plane, and between reports of planes. [ns] */
+#define NIC_PROBE_GOOD 3u /* Answers in a row that bring a plane back. [answers] */
+#define NIC_REPORT_REPEATS 3u /* Times that a report of planes is repeated after the last plane came back. [reports] */
+#define NIC_READS_MAX 16u /* Reads and atomic operations of a connection under way. [requests] */
+#define NIC_CM_TRIES 8u /* Times that a packet of connection management or the opening of a path is sent. [packets] */
+#define NIC_CM_WAIT_NS 1000000u /* Wait before its first repetition; each further one is twice as long. [ns] */
 #define NIC_CONN_QUARANTINE_NS 10000000u /* Time for which a connection id stays unused after teardown. [ns] */
 
 #endif

@@ -1,4 +1,4 @@
-//! Constants of the protocol: value, unit, range and where the number comes from.
+//! Constants of the protocol: value, unit, range and why the number is what it is.
 //!
 //! A fixed constant is part of the format or of the mechanism. A tunable one is the reset value of a register or the
 //! default of a parameter, valid within its range.
@@ -27,20 +27,20 @@ pub struct Constant {
     pub max: u64,
     /// Fixed or tunable.
     pub kind: Kind,
-    /// Where the number comes from.
-    pub source: &'static str,
+    /// Why it is this number, and where it comes from if it is not ours.
+    pub reason: &'static str,
     /// Meaning.
     pub doc: &'static str,
 }
 
 macro_rules! constants {
-    ($($(#[doc = $doc:literal])+ $kind:ident $name:ident: $ty:ty = $value:literal, $unit:literal, $min:literal..=$max:literal, $source:literal;)+) => {
+    ($($(#[doc = $doc:literal])+ $kind:ident $name:ident: $ty:ty = $value:literal, $unit:literal, $min:literal..=$max:literal, $reason:literal;)+) => {
         $($(#[doc = $doc])+ pub const $name: $ty = $value;)+
 
         /// Every constant.
         pub const CONSTANTS: &[Constant] = &[$(Constant {
             name: stringify!($name), value: $value, unit: $unit, min: $min, max: $max, kind: constants!(@ $kind),
-            source: $source, doc: concat!($($doc),+),
+            reason: $reason, doc: concat!($($doc),+),
         }),+];
     };
     (@ fixed) => { Kind::Fixed };
@@ -49,65 +49,133 @@ macro_rules! constants {
 
 constants! {
     /// UDP destination port of every packet.
-    tunable UDP_DPORT: u16 = 4791, "port", 1..=65535, "IBTA A17 (RoCEv2)";
+    tunable UDP_DPORT: u16 = 4791, "port", 1..=65535, "RoCEv2's; the two formats differ in TVer";
     /// Smallest UDP source port that a path uses.
-    tunable UDP_SPORT_MIN: u16 = 0xc000, "port", 1..=65535, "IBTA A17 (RoCEv2)";
+    tunable UDP_SPORT_MIN: u16 = 0xc000, "port", 1..=65535, "RoCEv2's range; below it are ports with a meaning";
     /// Transport header version of this format in BTH.
-    fixed TVER: u8 = 1, "", 1..=1, "this project; RoCEv2 uses 0";
+    fixed TVER: u8 = 1, "", 1..=1, "RoCEv2 uses 0, so that each side drops the other's packets";
     /// Default partition key.
-    tunable PKEY_DEFAULT: u16 = 0xffff, "", 0..=65535, "IBTA";
+    tunable PKEY_DEFAULT: u16 = 0xffff, "", 0..=65535, "IBTA: the default partition, full member";
     /// Time to live or hop limit of sent packets.
-    tunable HOP_LIMIT: u8 = 64, "hops", 2..=255, "this project";
+    tunable HOP_LIMIT: u8 = 64, "hops", 2..=255, "never 1: networks are routed";
     /// Width of PSEQ, MSEQ and RSN.
-    fixed PSN_BITS: u32 = 24, "bits", 24..=24, "IBTA BTH";
+    fixed PSN_BITS: u32 = 24, "bits", 24..=24, "IBTA BTH; the fastest path wraps in 0.7 s, far longer than a packet lives";
     /// Packets that the selective acknowledgement bitmap covers, and so the largest window of a path.
-    fixed SACK_BITS: u32 = 256, "packets", 256..=256, "public material on MetaRoCE";
+    fixed SACK_BITS: u32 = 256, "packets", 256..=256, "public material on MetaRoCE; the largest window follows from it";
     /// Length of the invariant CRC.
     fixed ICRC_BYTES: usize = 4, "bytes", 4..=4, "IBTA A17 (RoCEv2)";
     /// Most VLAN tags that a frame may carry.
-    fixed VLAN_TAGS_MAX: usize = 2, "tags", 2..=2, "this project";
+    fixed VLAN_TAGS_MAX: usize = 2, "tags", 2..=2, "a service tag and a customer tag";
     /// Largest payload of one packet at the largest PMTU.
-    fixed PMTU_BYTES_MAX: usize = 8192, "bytes", 8192..=8192, "this project";
+    fixed PMTU_BYTES_MAX: usize = 8192, "bytes", 8192..=8192, "the largest power of two in a frame of 9000 bytes";
     /// Logarithm of the smallest PMTU.
-    fixed PMTU_LOG2_MIN: u8 = 10, "log2 bytes", 10..=10, "this project";
+    fixed PMTU_LOG2_MIN: u8 = 10, "log2 bytes", 10..=10, "fits a frame of 1500 bytes";
     /// Logarithm of the largest PMTU.
-    fixed PMTU_LOG2_MAX: u8 = 13, "log2 bytes", 13..=13, "this project";
+    fixed PMTU_LOG2_MAX: u8 = 13, "log2 bytes", 13..=13, "see the largest payload";
     /// Logarithm of the default PMTU.
-    tunable PMTU_LOG2: u8 = 12, "log2 bytes", 10..=13, "public material on MetaRoCE: 72 packets operating window";
+    tunable PMTU_LOG2: u8 = 12, "log2 bytes", 10..=13, "packets of 4096 bytes have 97 % efficiency and fit every network with jumbo frames";
     /// Largest message.
     fixed MSG_BYTES_MAX: u64 = 0x8000_0000, "bytes", 0x8000_0000..=0x8000_0000, "IBTA";
     /// Unit of the receiver residency in an ACK.
-    fixed HOLD_UNIT_NS: u32 = 16, "ns", 16..=16, "this project";
+    fixed HOLD_UNIT_NS: u32 = 16, "ns", 16..=16, "16 bits then span 1 ms, far longer than an acknowledgement is held back";
     /// Rate hint that states no limit.
-    fixed RATE_HINT_UNLIMITED: u32 = 0xff_ffff, "Mb/s", 0xff_ffff..=0xff_ffff, "this project";
+    fixed RATE_HINT_UNLIMITED: u32 = 0xff_ffff, "Mb/s", 0xff_ffff..=0xff_ffff, "16.8 Tb/s, more than any port";
     /// AETH syndrome of an ACK that grants no IBTA credit.
-    fixed SYNDROME_ACK: u8 = 0x1f, "", 0x1f..=0x1f, "IBTA AETH";
+    fixed SYNDROME_ACK: u8 = 0x1f, "", 0x1f..=0x1f, "IBTA AETH; credit has fields of its own here";
     /// Frequency of the core clock.
-    tunable CLOCK_KHZ: u32 = 250000, "kHz", 1000..=1000000, "this project";
-    /// Paths of a connection.
-    tunable PATHS_PER_CONN: u32 = 4, "paths", 1..=256, "this project; 12 at full rate";
-    /// Packets in flight on one path, at most.
-    tunable WINDOW_PKTS: u32 = 64, "packets", 1..=256, "this project; the bitmap allows 256";
+    tunable CLOCK_KHZ: u32 = 250000, "kHz", 1000..=1000000, "what a mid-size FPGA closes timing at";
+    /// Paths of a connection in the tables of a card.
+    tunable PATHS_PER_CONN: u32 = 4, "paths", 1..=256, "small tables by default; a card for full rate has at least `PATHS_MIN`";
+    /// Packets in flight on one path, at most, in the tables of a card.
+    tunable WINDOW_PKTS: u32 = 64, "packets", 1..=256, "small tables by default; the bitmap allows 256";
     /// Messages in flight on one stream, at most.
-    tunable MSGS_PER_STREAM: u32 = 64, "messages", 1..=64, "this project";
+    tunable MSGS_PER_STREAM: u32 = 64, "messages", 1..=64, "one word of state in the message window";
+
+    /// Fewest paths of a connection that chooses their number.
+    tunable PATHS_MIN: u32 = 12, "paths", 1..=256, "public material on MetaRoCE: 12 paths at 5 to 15 us";
+    /// Most paths of a connection that chooses their number.
+    tunable PATHS_MAX: u32 = 64, "paths", 1..=256, "what a card holds on chip; 256 is what the field allows";
+    /// Smoothed round trips between two looks at the number of paths.
+    tunable PATHS_LOOK_SRTTS: u32 = 8, "SRTT", 1..=256, "a few samples after the last change, yet soon against a transfer";
+    /// Window of a path after the first acknowledgement of its route.
+    tunable PATH_INIT: u32 = 6, "packets", 1..=256, "public material on MetaRoCE: a window of 72 packets on 12 paths";
+    /// Packets of a connection outstanding until its first acknowledgement.
+    tunable CONN_INIT: u32 = 12, "packets", 1..=65536, "one a path; 64 senders of 72 packets would fill a switch's buffer in the first round trip";
+    /// Smallest cap of a connection's window.
+    tunable CONN_WINDOW_MIN: u32 = 72, "packets", 1..=65536, "public material on MetaRoCE";
+    /// Cap of a connection's window, in bandwidth-delay products of its planes.
+    fixed CONN_WINDOW_BDPS: u32 = 2, "BDP", 2..=2, "a hole freezes a path for a round trip, in which the others must go on";
+    /// Silence of a path after which what its window was learnt from is forgotten.
+    tunable IDLE_RESTART_NS: u32 = 100000000, "ns", 0..=4000000000, "traffic has changed many times over in it";
+    /// Gain of alpha, the fraction of packets marked: 2 to the power of minus this.
+    tunable ALPHA_GAIN_SHIFT: u32 = 4, "", 0..=15, "RFC 8257: 1/16";
+    /// Loss above this fraction of a window is heavy, in 1/256.
+    tunable HEAVY_LOSS_Q8: u32 = 64, "1/256", 1..=256, "a quarter: above what damaged links lose, below what a network without marking drops";
+    /// Packets over which that fraction is taken, at least.
+    tunable HEAVY_LOSS_PKTS: u32 = 64, "packets", 1..=65536, "of few packets one loss is a large fraction";
+
+    /// Share of the line rate that hints give away, in 1/256.
+    tunable HINT_ETA_Q8: u32 = 249, "1/256", 1..=256, "0.973: a queue must drain, and an incast end within a twentieth of the time that the line needs";
+    /// How long a connection is active after its last data, and over which its use is measured.
+    tunable HINT_WINDOW_NS: u32 = 20000, "ns", 1000..=1000000000, "two round trips of a data centre";
+    /// Smoothed round trips for which a hint holds.
+    tunable HINT_LIFE_SRTTS: u32 = 4, "SRTT", 1..=256, "acknowledgements may be lost";
+    /// Packets per plane that may leave back to back under a hint after a pause.
+    tunable HINT_BURST_PKTS: u32 = 2, "packets", 1..=256, "a sender need not be woken exactly on time";
+
     /// Packets received on a path that make an ACK due.
-    tunable ACK_PACKETS: u32 = 4, "packets", 1..=64, "UCCL";
+    tunable ACK_PACKETS: u32 = 4, "packets", 1..=64, "one acknowledgement a packet brings nothing over one in 4 (UCCL: 4)";
     /// Payload received on a path that makes an ACK due.
-    tunable ACK_BYTES: u32 = 16384, "bytes", 1..=1048576, "UEC simulator";
+    tunable ACK_BYTES: u32 = 16384, "bytes", 1..=1048576, "4 packets of the default PMTU (UEC simulator: the same)";
     /// Longest time an ACK is held back.
-    tunable ACK_DELAY_NS: u32 = 2000, "ns", 0..=1000000, "this project";
-    /// Retransmission timeout before the first doubling.
-    tunable RTO_NS: u32 = 100000, "ns", 1000..=1000000000, "UEC simulator";
-    /// Largest retransmission timeout after doubling.
-    tunable RTO_NS_MAX: u64 = 8000000000, "ns", 1000..=8000000000, "UEC";
-    /// Timeouts in a row on one path after which its connection fails.
-    tunable RETRY_LIMIT: u32 = 7, "timeouts", 0..=15, "IBTA";
-    /// Wait after a receiver-not-ready NAK.
-    tunable RNR_NS: u32 = 100000, "ns", 1000..=1000000000, "this project";
+    tunable ACK_DELAY_NS: u32 = 2000, "ns", 0..=1000000, "well within a round trip";
     /// Shortest time between two NAKs of a connection.
-    tunable NAK_INTERVAL_NS: u32 = 100000, "ns", 0..=1000000000, "this project";
+    tunable NAK_INTERVAL_NS: u32 = 100000, "ns", 0..=1000000000, "a refused sender must not fill the way back";
+
+    /// Retransmission timeout before the first doubling, at least.
+    tunable RTO_NS: u32 = 100000, "ns", 1000..=1000000000, "five to ten round trips of a data centre (UEC simulator: the same)";
+    /// Retransmission timeout before any round trip is known.
+    tunable RTO_INIT_NS: u32 = 1000000, "ns", 1000..=4000000000, "longer than any round trip that a card is built for (Falcon: the same)";
+    /// Largest retransmission timeout after doubling.
+    tunable RTO_NS_MAX: u64 = 8000000000, "ns", 1000..=8000000000, "RFC 6298 asks for a bound; a link that trains takes seconds (UEC: the same)";
+    /// Timeouts in a row on one path after which its connection may fail.
+    tunable RETRY_LIMIT: u32 = 7, "timeouts", 0..=15, "IBTA";
+    /// Time for which the smallest round trip is remembered, at least.
+    tunable MIN_RTT_PERIOD_NS: u32 = 10000000, "ns", 1000..=4000000000, "routes change";
+    /// What a probe waits for longer than one smoothed round trip.
+    tunable TLP_EXTRA_NS: u32 = 10000, "ns", 0..=1000000, "an acknowledgement held back, and a queue";
+    /// Shortest wait before a probe.
+    tunable TLP_MIN_NS: u32 = 15000, "ns", 1000..=1000000000, "above the delay of an acknowledgement and the jitter of a host";
+    /// Probes by timer before a timeout counts.
+    tunable TLP_LIMIT: u32 = 3, "probes", 0..=15, "a probe or its answer may be lost, three in a row seldom are";
+    /// Wait after a temporary refusal, and between two requests for credit.
+    tunable RNR_NS: u32 = 100000, "ns", 1000..=1000000000, "one round trip would busy both sides, and a host wakes in tens of us";
+    /// Temporary refusals of one message in a row that are borne.
+    tunable RNR_RETRY_LIMIT: u32 = 7, "refusals", 0..=255, "IBTA";
+    /// Round trips without evidence after which the tolerance of reordering falls.
+    tunable REORDER_DECAY_RTTS: u32 = 128, "SRTT", 1..=65536, "a needless repair costs less than a tolerance that comes too late";
+
+    /// Re-aims of a path on one plane before another plane is tried.
+    tunable REAIMS_PER_PLANE: u32 = 3, "re-aims", 1..=255, "a port in 4096 hashes onto the same link again seldom three times";
+    /// Source ports acknowledged lately that are remembered per plane.
+    fixed GOOD_PORTS: u32 = 8, "ports", 8..=8, "REPS keeps as many";
+    /// Wait between probes of a dead path or plane, and between reports of planes.
+    tunable PROBE_INTERVAL_NS: u32 = 10000000, "ns", 1000..=4000000000, "often enough to return within 50 ms, seldom enough for 4096 connections";
+    /// Answers in a row that bring a plane back.
+    tunable PROBE_GOOD: u32 = 3, "answers", 1..=255, "one may be luck";
+    /// Times that a report of planes is repeated after the last plane came back.
+    tunable REPORT_REPEATS: u32 = 3, "reports", 0..=255, "reports are not acknowledged";
+
+    /// Reads and atomic operations of a connection under way.
+    tunable READS_MAX: u32 = 16, "requests", 1..=128, "IBTA";
+    /// Times that a packet of connection management or the opening of a path is sent.
+    tunable CM_TRIES: u32 = 8, "packets", 1..=16, "with doubled waits a quarter of a second in all";
+    /// Wait before the opening of a path is repeated first, at least.
+    tunable OPEN_WAIT_NS: u32 = 200000, "ns", 1000..=1000000000, "the peer answers in hardware or firmware; four round trips if that is more";
+    /// Wait before a packet of connection management is repeated first; each further one is twice as long.
+    tunable CM_WAIT_NS: u32 = 1000000, "ns", 1000..=1000000000, "a host must be able to answer";
     /// Time for which a connection id stays unused after teardown.
-    tunable CONN_QUARANTINE_NS: u32 = 10000000, "ns", 0..=1000000000, "this project";
+    tunable CONN_QUARANTINE_NS: u32 = 10000000, "ns", 0..=1000000000, "far above the life of a packet in a data centre";
 }
 
 #[cfg(test)]
@@ -119,7 +187,7 @@ mod tests {
         for c in CONSTANTS {
             assert!(c.min <= c.value && c.value <= c.max, "{}", c.name);
             assert_eq!(c.kind == Kind::Fixed, c.min == c.max, "{}", c.name);
-            assert!(!c.doc.is_empty() && !c.source.is_empty(), "{}", c.name);
+            assert!(!c.doc.is_empty() && !c.reason.is_empty(), "{}", c.name);
         }
     }
 }

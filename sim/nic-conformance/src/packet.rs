@@ -337,6 +337,7 @@ impl Packet {
     fn read_ip(&mut self, r: &mut Reader<'_>) -> Outcome<usize> {
         if self.is_ipv6 {
             let ip = Ipv6(r.take::<{ Ipv6::LEN }>("IPv6")?);
+            equal(ip.flow_label(), 0, "W-023: flow label")?;
             ip.check().map_err(|c| Failure::new(format!("W-004: {c}")))?;
             (self.dscp, self.ecn, self.hop_limit) = (ip.dscp().get(), ip.ecn(), ip.hop_limit());
             (self.src.ip, self.dst.ip) = (ip.src_ip(), ip.dst_ip());

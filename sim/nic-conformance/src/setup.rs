@@ -10,7 +10,6 @@ use nic_spec::num::{Msn, Pd, Pkey, Psn, Qpn, Rsn};
 
 /// Picoseconds in a nanosecond.
 pub const NS_PS: u64 = 1_000;
-const MS_PS: u64 = 1_000_000 * NS_PS;
 
 /// Tunables of a connection that cases set. Times in picoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,21 +53,21 @@ pub struct Tunables {
 impl Default for Tunables {
     fn default() -> Self {
         Self {
-            path_init_pkts: 6,
-            conn_init_pkts: 12,
-            conn_window_min_pkts: 72,
+            path_init_pkts: consts::PATH_INIT,
+            conn_init_pkts: consts::CONN_INIT,
+            conn_window_min_pkts: consts::CONN_WINDOW_MIN,
             ack_packets: consts::ACK_PACKETS,
             ack_delay_ps: u64::from(consts::ACK_DELAY_NS) * NS_PS,
-            rto_init_ps: MS_PS,
+            rto_init_ps: u64::from(consts::RTO_INIT_NS) * NS_PS,
             rto_min_ps: u64::from(consts::RTO_NS) * NS_PS,
             retry_limit: consts::RETRY_LIMIT as u8,
-            tlp_limit: 3,
+            tlp_limit: consts::TLP_LIMIT as u8,
             nak_interval_ps: u64::from(consts::NAK_INTERVAL_NS) * NS_PS,
             rnr_ps: u64::from(consts::RNR_NS) * NS_PS,
-            rnr_retry_limit: consts::RETRY_LIMIT as u8,
+            rnr_retry_limit: consts::RNR_RETRY_LIMIT as u8,
             bootstrap: false,
-            paths_min: 12,
-            paths_max: 64,
+            paths_min: consts::PATHS_MIN,
+            paths_max: consts::PATHS_MAX,
             idle_redundancy: true,
             tail_marker: true,
         }

@@ -62,3 +62,38 @@ fn the_coverage_file_is_current() {
     let differs = old.lines().zip(text.lines()).position(|(a, b)| a != b).map_or(old.lines().count(), |n| n) + 1;
     assert!(old == text, "coverage.txt differs from line {differs} on; if that is right: UPDATE_EXPECT=1");
 }
+
+#[test]
+fn every_case_that_the_readme_names_exists() {
+    let names: BTreeSet<&str> = all().iter().map(|case| case.name).collect();
+    let sections: BTreeSet<&str> = names.iter().filter_map(|name| name.split("::").next()).collect();
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md");
+    let text = std::fs::read_to_string(&path).expect("the README");
+    let quoted = text.split("```").step_by(2).flat_map(|block| block.split('`').skip(1).step_by(2));
+    let mut count = 0;
+    for word in quoted.filter(|word| word.split("::").next().is_some_and(|section| sections.contains(section))) {
+        assert!(!word.contains("::") || names.contains(word), "the README names {word}, which does not exist");
+        count += usize::from(word.contains("::"));
+    }
+    assert!(count > 100, "{count} cases named: the README is not what this test takes it for");
+}
+
+#[test]
+fn cases_and_what_they_work_with_know_no_model() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let (mut folders, mut seen) = (vec![source], 0);
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let is_bench = path.ends_with("bench/model.rs") || path.ends_with("src/setup.rs");
+            let text = std::fs::read_to_string(&path).expect("a source file");
+            assert!(is_bench || !text.contains("nic_model"), "{} knows the model", path.display());
+            seen += 1;
+        }
+    }
+    assert!(seen > 20, "{seen} files");
+}

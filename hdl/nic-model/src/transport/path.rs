@@ -15,8 +15,9 @@ use super::rtt::Rtt;
 use super::window::{AckError, Cause, Desc, SendWindow};
 use crate::config::TransportConfig;
 use crate::footprint::of_queue;
-use crate::time::{Ticks, Time, US_PS};
+use crate::time::{Ticks, Time, NS_PS};
 use alloc::collections::VecDeque;
+use nic_spec::consts::TLP_EXTRA_NS;
 use nic_spec::num::Psn;
 
 /// Health of a path.
@@ -521,7 +522,7 @@ impl TxPath {
         }
         match self.rtt.srtt_ps().or(conn_srtt_ps) {
             Some(srtt_ps) if self.probes_next(cfg) => {
-                self.base.after_ps((2 * srtt_ps).max(srtt_ps + 10 * US_PS).max(cfg.tlp_min_ps))
+                self.base.after_ps((2 * srtt_ps).max(srtt_ps + u64::from(TLP_EXTRA_NS) * NS_PS).max(cfg.tlp_min_ps))
             }
             _ => self.base.after_ps(self.rto_ps(conn_srtt_ps, cfg)),
         }

@@ -16,7 +16,7 @@ pub struct ReorderTolerance {
 }
 
 /// Round trips without evidence after which the tolerance falls.
-const DECAY_RTTS: u64 = 128;
+const DECAY_RTTS: u64 = nic_spec::consts::REORDER_DECAY_RTTS as u64;
 
 impl ReorderTolerance {
     /// Present tolerance, ticks.

@@ -8,6 +8,7 @@ use crate::kit::{pattern, set_paths, Kit, Sent, BURST_BYTES, MS, RTT, US};
 use crate::packet::Packet;
 use crate::peer::{same_packet, Fate, Peer};
 use crate::setup::{ConnConfig, NS_PS};
+use nic_spec::consts::CM_TRIES;
 use nic_spec::csr::stats::Counter;
 use nic_spec::desc::Status;
 use nic_spec::num::Psn;
@@ -46,6 +47,7 @@ cases! { "plane":
     "P-034" [Caps::RE_AIM] the_last_plane_is_kept_though_nothing_answers;
     "P-035" [Caps::TWO_PORTS.and(Caps::LINK).and(Caps::RE_AIM).and(Caps::BULK)] an_unanswered_probe_begins_the_count_anew;
     "P-032" [Caps::TWO_PORTS.and(Caps::LINK).and(Caps::RE_AIM).and(Caps::BULK)] a_report_is_repeated_while_the_plane_is_down_and_numbered_anew_after;
+    "P-040" [Caps::BOOTSTRAP] an_unanswered_opening_is_repeated_with_doubling_waits_and_given_up;
 }
 
 /// Timeouts of 200 us, no other probing.
@@ -604,4 +606,21 @@ fn a_report_is_repeated_while_the_plane_is_down_and_numbered_anew_after(k: &mut 
         check(by.iter().all(|t| t.2 == seq.wrapping_add(1)), format!("P-032: numbers after {seq}: {by:?}"))?;
     }
     Ok(())
+}
+
+fn an_unanswered_opening_is_repeated_with_doubling_waits_and_given_up(k: &mut Kit<'_>) -> Outcome {
+    let (_, opened) = long_way(k)?;
+    let path = |s: &Sent| s.pcth().map(|h| h.path().get());
+    let first = opened.first().ok_or_else(|| Failure::new("P-043: no path opened"))?;
+    let mut times = vec![first.at];
+    let end = first.at + 2_000 * MS;
+    while let Some(sent) = k.next(end.saturating_sub(k.dut.now()))? {
+        if path(&sent).is_some() && path(&sent) == path(first) {
+            times.push(sent.at);
+        }
+    }
+    equal(times.len(), CM_TRIES as usize, "times that a path is opened")?;
+    let waits: Vec<_> = times.windows(2).map(|w| w[1] - w[0]).collect();
+    let doubles = waits.windows(2).all(|w| (w[0] * 19 / 10..=w[0] * 21 / 10 + k.dut.slack()).contains(&w[1]));
+    check(doubles, format!("P-040: waits between the openings of a path: {waits:?} ns"))
 }

@@ -3,7 +3,7 @@
 use crate::case::cases;
 use crate::conn::Conn;
 use crate::dut::{Caps, Region};
-use crate::failure::{check, equal, Outcome};
+use crate::failure::{check, equal, Failure, Outcome};
 use crate::kit::{pattern, remote, set_paths, Kit, Sent, MS, PD, PEER_KEY, PEER_VA, RTT, US, VA};
 use crate::packet::Packet;
 use crate::peer::{Fate, Peer};
@@ -49,6 +49,7 @@ cases! { "read":
     "M-017" + "M-046" [Caps::READ.and(Caps::HOST_FAULT)] an_answer_that_memory_refuses_ends_the_connection;
     "R-010" + "M-041" [Caps::READ] a_refused_read_ends_the_connection;
     "M-047" + "M-046" [Caps::READ] a_part_of_a_read_that_is_over_is_refused_whatever_is_under_way;
+    "M-040" + "M-043" [Caps::READ] numbers_of_reads_are_returned_across_their_wrap;
 }
 
 /// A card whose region holds a pattern.
@@ -442,4 +443,18 @@ fn a_part_of_a_read_that_is_over_is_refused_whatever_is_under_way(k: &mut Kit<'_
     k.ack()?;
     k.completes(&[(16, Status::Ok)])?;
     k.memory_holds_only(&[(8, b"in time!")])
+}
+
+fn numbers_of_reads_are_returned_across_their_wrap(k: &mut Kit<'_>) -> Outcome {
+    let (c, bytes) = filled(k, 12)?;
+    for (n, id) in [0xfffe, 0xffff, 0, 1].into_iter().enumerate() {
+        k.inject(&c.read(n as u32, id, n as u64, 4))?;
+        let sent = k.collect(k.at_once())?;
+        let answer = sent.iter().find(|s| s.opcode == Opcode::ReadRsp);
+        let answer = answer.ok_or_else(|| Failure::new(format!("M-040: read {id:#x} is not answered")))?;
+        equal(answer.rrth().map(|h| h.read_id()), Some(id), "number of the answer")?;
+        equal(&answer.payload[..], &bytes[n..n + 4], "content of the answer")?;
+        k.inject(&c.ack(answer))?;
+    }
+    Ok(())
 }

@@ -8,7 +8,7 @@ use crate::packet::Packet;
 use crate::setup::{SendOp, SendWr};
 use nic_spec::csr::stats::Counter;
 use nic_spec::desc::Status;
-use nic_spec::num::{Pkey, Rsn};
+use nic_spec::num::{Pkey, Qpn, Rsn};
 use nic_spec::wire::{Opcode, ECN_ECT0};
 
 cases! { "wire":
@@ -43,6 +43,11 @@ cases! { "wire":
     "W-020" a_damaged_packet_leaves_its_number_free;
     "W-021" a_frame_with_several_faults_counts_once;
     "W-008" a_promiscuous_port_takes_frames_to_any_address;
+    "W-022" data_and_control_packets_have_classes_of_their_own;
+    "W-022" + "W-018" the_class_of_a_received_packet_means_nothing;
+    "W-023" + "W-018" the_flow_label_of_a_received_packet_means_nothing;
+    "W-024" + "W-018" bits_that_a_switch_may_write_are_ignored;
+    "W-015" the_largest_connection_ids_are_ids;
 }
 
 /// The card takes `packet`, a WRITE with PSEQ 0 of these bytes at offset 64.
@@ -317,4 +322,44 @@ fn a_promiscuous_port_takes_frames_to_any_address(k: &mut Kit<'_>) -> Outcome {
     let mut p = small(&c, b"anyone");
     p.dst.mac = 0x0200_1234_5678;
     takes(k, &p.to_bytes(), b"anyone")
+}
+
+fn data_and_control_packets_have_classes_of_their_own(k: &mut Kit<'_>) -> Outcome {
+    let c = k.open(|cfg| (cfg.dscp, cfg.dscp_control) = (10, 46))?;
+    k.post_write(&c, 1, 0, 8)?;
+    equal(k.expect(Opcode::Write, k.at_once())?.dscp, 10, "DSCP of data")?;
+    k.inject(&c.write(0, 0, b"x"))?;
+    equal(k.expect(Opcode::Ack, k.at_once())?.dscp, 46, "DSCP of an acknowledgement")
+}
+
+fn the_class_of_a_received_packet_means_nothing(k: &mut Kit<'_>) -> Outcome {
+    let c = k.open(|_| ())?;
+    k.inject(&Packet { dscp: 63, ..c.write(0, 0, b"any class") })?;
+    k.acks(0, &[])?;
+    k.memory_holds_only(&[(0, b"any class")])
+}
+
+fn the_flow_label_of_a_received_packet_means_nothing(k: &mut Kit<'_>) -> Outcome {
+    let c = k.open(|cfg| cfg.is_ipv6 = true)?;
+    k.inject_bytes(&c.write(0, 0, b"labelled").spoil().ipv6(|ip| _ = ip.set_flow_label(0xabcde)))?;
+    k.acks(0, &[])?;
+    k.memory_holds_only(&[(0, b"labelled")])
+}
+
+fn bits_that_a_switch_may_write_are_ignored(k: &mut Kit<'_>) -> Outcome {
+    // Byte 4 of BTH, which the ICRC leaves out.
+    let c = k.open(|_| ())?;
+    k.inject_bytes(&c.write(0, 0, b"noted").spoil().edit(|b| b[46] = 0xff))?;
+    let ack = k.acks(0, &[])?;
+    check(!ack.ce && ack.ce_cnt == 0, "W-009: a mark that is none")?;
+    k.memory_holds_only(&[(0, b"noted")])
+}
+
+fn the_largest_connection_ids_are_ids(k: &mut Kit<'_>) -> Outcome {
+    let (own, peer) = (Qpn::new(0xff_ffff), Qpn::new(0xff_fffe));
+    let c = k.open(|cfg| (cfg.local_id, cfg.remote_id) = (own, peer))?;
+    k.inject(&c.write(0, 0, b"far end"))?;
+    let ack = k.expect(Opcode::Ack, k.at_once())?;
+    equal(ack.bth.dest_qpn(), peer, "DestQP of the acknowledgement")?;
+    k.memory_holds_only(&[(0, b"far end")])
 }

@@ -25,7 +25,7 @@ pub struct Dctcp {
 
 impl Default for Dctcp {
     fn default() -> Self {
-        Self { gain_shift: 4, cap_pkts: super::super::bitmap::BITS }
+        Self { gain_shift: nic_spec::consts::ALPHA_GAIN_SHIFT, cap_pkts: super::super::bitmap::BITS }
     }
 }
 
