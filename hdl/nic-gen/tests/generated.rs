@@ -34,17 +34,20 @@ fn the_files_together_stay_readable() {
 
 #[test]
 fn what_all_writes_passes_the_check_and_an_edit_is_named_with_its_line() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().to_str().unwrap();
-    assert_eq!(check(dir.path()).0, Some(1), "an empty folder lacks every file");
-    assert_eq!(nic_gen(&["all", "--dir", path]).status.code(), Some(0));
-    assert_eq!(check(dir.path()), (Some(0), String::new()));
+    let root = tempfile::tempdir().unwrap();
+    let dir = root.path().join("generated");
+    // The page of the text that is written too stands beside.
+    std::fs::create_dir(root.path().join("spec")).unwrap();
+    std::fs::create_dir(&dir).unwrap();
+    assert_eq!(check(&dir).0, Some(1), "an empty folder lacks every file");
+    assert_eq!(nic_gen(&["all", "--dir", dir.to_str().unwrap()]).status.code(), Some(0));
+    assert_eq!(check(&dir), (Some(0), String::new()));
 
-    let edited = dir.path().join("registers.md");
+    let edited = dir.join("registers.md");
     let text = std::fs::read_to_string(&edited).unwrap();
     std::fs::write(&edited, text.replacen("| `SCRATCH` | rw |", "| `SCRATCH` | ro |", 1)).unwrap();
-    std::fs::remove_file(dir.path().join("nic.lua")).unwrap();
-    let (code, message) = check(dir.path());
+    std::fs::remove_file(dir.join("nic.lua")).unwrap();
+    let (code, message) = check(&dir);
     let line = text.lines().position(|l| l.contains("`SCRATCH`")).unwrap() + 1;
     assert_eq!(code, Some(1));
     assert!(message.contains(&format!("registers.md differs from the tables in line {line}")), "{message}");

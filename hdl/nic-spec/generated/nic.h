@@ -429,7 +429,8 @@ NIC_STATIC_ASSERT(sizeof(struct nic_cq_row) == 64, "size of cq_row");
 #define NIC_REPORT_REPEATS 3u /* Times that a report of planes is repeated after the last plane came back. [reports] */
 #define NIC_READS_MAX 16u /* Reads and atomic operations of a connection under way. [requests] */
 #define NIC_CM_TRIES 8u /* Times that a packet of connection management or the opening of a path is sent. [packets] */
-#define NIC_CM_WAIT_NS 1000000u /* Wait before its first repetition; each further one is twice as long. [ns] */
+#define NIC_OPEN_WAIT_NS 200000u /* Wait before the opening of a path is repeated first, at least. [ns] */
+#define NIC_CM_WAIT_NS 1000000u /* Wait before a packet of connection management is repeated first; each further one is twice as long. [ns] */
 #define NIC_CONN_QUARANTINE_NS 10000000u /* Time for which a connection id stays unused after teardown. [ns] */
 
 #endif

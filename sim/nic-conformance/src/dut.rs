@@ -113,6 +113,8 @@ impl fmt::Display for Caps {
 pub struct CardParams {
     /// Take frames to any MAC address.
     pub promiscuous: bool,
+    /// Completions that each queue has room for, a power of two; enough for every case if not stated.
+    pub cq_depth: Option<u32>,
 }
 
 /// A piece of host memory that the bench made.

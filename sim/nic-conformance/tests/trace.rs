@@ -75,7 +75,7 @@ fn every_case_that_the_readme_names_exists() {
         assert!(!word.contains("::") || names.contains(word), "the README names {word}, which does not exist");
         count += usize::from(word.contains("::"));
     }
-    assert!(count > 100, "{count} cases named: the README is not what this test takes it for");
+    assert!(count > 60, "{count} cases named: the README is not what this test takes it for");
 }
 
 #[test]

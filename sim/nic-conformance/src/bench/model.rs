@@ -147,6 +147,7 @@ impl ModelDut {
     fn new(params: &CardParams) -> Self {
         let mut cfg = NicConfig::new((0..PORTS).map(|p| PlaneConfig { mac: mac(p), rate_mbps: RATE_MBPS }).collect());
         cfg.promiscuous = params.promiscuous;
+        cfg.cq_depth = params.cq_depth.unwrap_or(cfg.cq_depth);
         Self {
             nic: Nic::new(cfg),
             memory: Memory::default(),

@@ -2,7 +2,7 @@
 
 use crate::case::cases;
 use crate::conn::Conn;
-use crate::dut::Caps;
+use crate::dut::{Caps, CardParams};
 use crate::failure::{check, equal, Outcome};
 use crate::kit::{pattern, remote, set_paths, Kit, Sent, GUARD, LEN, PD, PEER_VA, RTT, US, VA};
 use crate::peer::{Fate, Peer};
@@ -50,6 +50,7 @@ cases! { "request":
     "R-011" sent_packets_bytes_and_messages_are_counted;
     "M-006" + "H-031" a_solicited_request_says_so_in_its_last_packet;
     "S-034" + "P-011" an_error_of_one_connection_leaves_the_others_alone;
+    "H-033" completions_that_nobody_has_read_stay_as_they_are;
 }
 
 fn write(k: &Kit<'_>, wr_id: u64, len: u32) -> SendWr {
@@ -354,4 +355,23 @@ fn an_error_of_one_connection_leaves_the_others_alone(k: &mut Kit<'_>) -> Outcom
     let done = peer.complete(k, 1, 1_000 * US, |_, _| Fate::Pass)?;
     equal((done[0].wr_id, done[0].status), (2, Status::Ok), "request of the other connection")?;
     equal(peer.memory[..30_000] == k.dut.read(k.buffer, GUARD, 30_000)?[..], true, "memory of the peer")
+}
+
+fn completions_that_nobody_has_read_stay_as_they_are(k: &mut Kit<'_>) -> Outcome {
+    // Room for four; six messages end before the host looks.
+    k.reset(&CardParams { cq_depth: Some(4), ..CardParams::default() })?;
+    let c = k.warm(|_| ())?;
+    let before = k.snapshot()?;
+    let sent = k.burst(&c, 1, 6)?;
+    k.inject(&c.ack(&sent[5]))?;
+    k.advance(k.at_once())?;
+    let found: Vec<_> = k.completions_of(0, 6)?.iter().map(|cqe| (cqe.wr_id, cqe.status)).collect();
+    let want: Vec<_> = (1..=found.len() as u64).map(|n| (n, Status::Ok)).collect();
+    check(found.len() >= 4, format!("H-033: {} of four completions are left", found.len()))?;
+    equal(found, want, "completions of a queue that was full")?;
+    check(k.counted(&before, Counter::CqOverflow)? > 0, "H-033: cq_overflow_count")?;
+    // Once the host has caught up all is well.
+    let next = k.burst(&c, 10, 1)?;
+    k.inject(&c.ack(&next[0]))?;
+    k.completes(&[(10, Status::Ok)]).map(|_| ())
 }

@@ -56,6 +56,7 @@ cases! { "send":
     "M-028" + "E-002" [Caps::SEND] a_receive_taken_out_of_turn_completes_nothing_and_ends_the_connection => |k| out_of_turn(k, &[1]);
     "M-028" + "M-023" [Caps::SEND] a_receive_taken_twice_completes_once => |k| out_of_turn(k, &[0, 0]);
     "M-028" [Caps::SEND] a_receive_that_was_skipped_is_missed => |k| out_of_turn(k, &[0, 2]);
+    "M-023" + "M-018" [Caps::SEND.and(Caps::UNORDERED)] a_receive_used_before_its_turn_is_used_up;
 }
 
 /// A connection with receives of 64 bytes at 0, 100, 200, ..., requests 50, 51, 52, ...
@@ -524,4 +525,17 @@ fn out_of_turn(k: &mut Kit<'_>, ordinals: &[u32]) -> Outcome {
     let is_refused = k.counted(&before, Counter::NakStream)? == 1;
     let is_ended = k.counted(&before, Counter::ConnErrors)? == 1;
     check(is_refused || is_ended, "M-028: a receive out of turn was taken")
+}
+
+fn a_receive_used_before_its_turn_is_used_up(k: &mut Kit<'_>) -> Outcome {
+    // In an unordered stream the second receive may complete before the first.
+    let c = k.open(|cfg| cfg.streams[0].is_unordered = true)?;
+    (0..2).try_for_each(|i| k.post_recv(&c, 50 + i, 100 * i, 64))?;
+    k.collect(k.at_once())?;
+    k.inject(&c.send(0, b"second").mseq(1).rsn(1))?;
+    k.acks(0, &[])?;
+    k.completes(&[(51, Status::Ok)])?;
+    k.inject(&c.send(1, b"again").mseq(2).rsn(1))?;
+    k.nak(NakReason::Stream)?;
+    k.memory_holds_only(&[(100, b"second")])
 }

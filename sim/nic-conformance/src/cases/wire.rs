@@ -317,7 +317,7 @@ fn a_frame_with_several_faults_counts_once(k: &mut Kit<'_>) -> Outcome {
 }
 
 fn a_promiscuous_port_takes_frames_to_any_address(k: &mut Kit<'_>) -> Outcome {
-    k.reset(&crate::dut::CardParams { promiscuous: true })?;
+    k.reset(&crate::dut::CardParams { promiscuous: true, ..Default::default() })?;
     let c = k.open(|_| ())?;
     let mut p = small(&c, b"anyone");
     p.dst.mac = 0x0200_1234_5678;
