@@ -409,10 +409,10 @@ fn what_was_lost_is_not_copied_at_once(k: &mut Kit<'_>) -> Outcome {
 }
 
 fn a_marker_follows_what_is_sent_again(k: &mut Kit<'_>) -> Outcome {
-    let c = marked(k, |_| ())?;
-    let sent = k.burst(&c, 1, 4)?;
-    k.expect(Opcode::ProbeReq, US + k.dut.slack())?;
-    k.advance(RTT)?;
+    let c = marked(k, |cfg| cfg.pmtu_log2 = 10)?;
+    k.post_write(&c, 1, 0, 4000)?;
+    let sent: Vec<_> = k.collect(RTT)?.into_iter().filter(|s| s.opcode == Opcode::Write).collect();
+    equal(sent.len(), 4, "packets of 4000 bytes")?;
     k.inject(&c.ack(&sent[3]).cum(0).sack(&[3]))?;
     let opcodes: Vec<_> = k.collect(US + k.dut.slack())?.iter().map(|s| s.opcode).collect();
     let want = [Opcode::Write, Opcode::Write, Opcode::Write, Opcode::ProbeReq];
