@@ -310,11 +310,21 @@ impl Connection {
 
     /// The host wants the connection to end when all that was asked for is done.
     pub fn disconnect(&mut self, core: &mut Core, now: Time) {
-        if matches!(self.handshake.step, Step::Idle | Step::Answering | Step::Asking) {
-            self.handshake.step = Step::Draining;
-            self.handshake.next_at = now;
-            self.arm_conn(core);
+        match self.handshake.step {
+            // Whom to tell is not known yet; a grant that still comes is answered by DISC_REQ.
+            Step::Asking => self.end(core, now),
+            Step::Idle | Step::Answering => {
+                self.handshake.step = Step::Draining;
+                self.handshake.next_at = now;
+                self.arm_conn(core);
+            }
+            Step::Draining | Step::Ending | Step::Quarantine(_) => {}
         }
+    }
+
+    /// True when a grant of the attempt `nonce` is of no use any more: the attempt is over.
+    pub fn has_given_up(&self, nonce: u64) -> bool {
+        self.handshake.nonce != nonce || matches!(self.handshake.step, Step::Quarantine(_))
     }
 
     /// The connection is over on this side: what is left is flushed, the id rests.
@@ -343,7 +353,12 @@ impl Connection {
     pub fn on_disc_req(&mut self, core: &mut Core, now: Time, content: &CmContent) {
         if content.nonce == self.handshake.nonce && content.conn_id == self.cfg.remote_id {
             self.say(core, Opcode::DiscRep);
-            self.end(core, now);
+            if self.handshake.step == Step::Answering {
+                // The host never heard of it.
+                self.give_up(core, now, CmStatus::NoService);
+            } else {
+                self.end(core, now);
+            }
         }
     }
 

@@ -322,14 +322,21 @@ impl Nic {
         }
         let core = &mut self.core;
         let row = p.dest.get() & core.row_mask;
-        let Some(c) = find(&mut self.conns, row).filter(|c| c.cfg.local_id == p.dest) else {
+        let found = find(&mut self.conns, row).filter(|c| c.cfg.local_id == p.dest);
+        let is_late = found.as_ref().is_none_or(|c| c.has_given_up(content.nonce));
+        // It is over here already; the peer need not wait.
+        let answer = match opcode {
+            Opcode::DiscReq if found.is_none() => Some(Opcode::DiscRep),
+            Opcode::ConnRep if is_late && content.status == CmStatus::Ok.code() => Some(Opcode::DiscReq),
+            _ => None,
+        };
+        if let Some(answer) = answer {
+            let about = CmContent::new(content.service, content.nonce, p.dest);
+            let packet = stray_packet(core, now, p, content.conn_id, answer, &about);
+            push_control(core, plane, Control::StrayCm { packet: Box::new(packet) });
+        }
+        let Some(c) = found else {
             core.counters.count(Counter::RxUnknownConn);
-            if opcode == Opcode::DiscReq {
-                // It is over here already; the peer need not wait.
-                let answer = CmContent::new(content.service, content.nonce, p.dest);
-                let packet = stray_packet(core, now, p, content.conn_id, Opcode::DiscRep, &answer);
-                push_control(core, plane, Control::StrayCm { packet: Box::new(packet) });
-            }
             return;
         };
         if c.cfg.pkey != p.pkey {

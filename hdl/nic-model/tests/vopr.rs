@@ -3,6 +3,7 @@
 mod bench;
 
 use bench::{local, remote, Bench, Cable, Fate, US};
+use nic_model::conn_config::ConnConfig;
 use nic_model::wire::packet::Body;
 use nic_model::wire::parser::{parse, PortFilter};
 use nic_model::work::{Event, SendOp, SendWr};
@@ -106,4 +107,22 @@ fn a_connection_that_is_asked_for_tells_nobody_about_planes() {
     b.nics[0].set_link(b.now, 1, true);
     b.run(900 * US);
     assert_eq!(b.sent, 2, "a request and its refusal");
+}
+
+/// E-017: an attempt is given up before its answer arrives; the granter is told at once and not after a quarter second.
+#[test]
+fn an_attempt_that_is_given_up_leaves_nothing_behind() {
+    let mut b = Bench::new(1, Cable::default(), 1, 1 << 12);
+    let template: ConnConfig = bench::conn_config(1, 0, 0, 1);
+    b.nics[1].listen(7, template, 8);
+    let tx = b.nics[0].connect(b.now, 7, bench::conn_config(0, 5, 4, 1)).expect("a free row");
+    b.run(3 * US);
+    b.nics[0].disconnect(b.now, tx);
+    b.run(100 * US);
+    assert_eq!(b.nics[0].poll_event(), Some(Event::Disconnected { conn: tx }));
+    assert!(matches!(b.nics[1].poll_event(), Some(Event::ConnectFailed { .. })));
+    b.run(15_000 * US);
+    assert_eq!(b.nics[0].conn_state(tx), None);
+    // Request, grant, DISC_REQ, DISC_REP and nothing more.
+    assert_eq!((b.sent, b.nics.each_ref().map(|nic| nic.next_timer())), (4, [None, None]));
 }

@@ -144,12 +144,12 @@ fn add_outage(draw: &mut Draw, network: &Network, faults: &mut Faults) {
     // Plane 0 stays alive; what takes all of a connection's ways in it down ends before timers give up.
     let plane = draw.below(u64::from(network.planes)) as u16;
     let cores = network.topology.select(&LinkSelect::Core);
-    let (select, can_kill) = match draw.weighted(&[3, 3, u64::from(!cores.is_empty()) * 4]) {
-        0 => (LinkSelect::Plane(plane), plane == 0),
+    let (select, is_of_plane_0, can_kill) = match draw.weighted(&[3, 3, u64::from(!cores.is_empty()) * 4]) {
+        0 => (LinkSelect::Plane(plane), plane == 0, plane == 0),
         1 => {
             let host = *draw.pick(&network.topology.select(&LinkSelect::HostUp));
             let is_of_plane_0 = network.topology.cables[host.0 as usize / 2].plane == 0;
-            (LinkSelect::Link(host), is_of_plane_0)
+            (LinkSelect::Link(host), is_of_plane_0, is_of_plane_0)
         }
         _ => {
             let core = *draw.pick(&cores);
@@ -157,14 +157,20 @@ fn add_outage(draw: &mut Draw, network: &Network, faults: &mut Faults) {
             // Where packets are sprayed, no path can leave a dead way, and each loses its share.
             faults.is_heavy |= network.is_spraying;
             let is_first = !std::mem::replace(&mut faults.has_core_outage, true);
-            (LinkSelect::Link(core), is_of_plane_0 && (network.is_single_way || !is_first))
+            (LinkSelect::Link(core), is_of_plane_0, is_of_plane_0 && (network.is_single_way || !is_first))
         }
     };
-    let (from_ps, until_ps) = span(draw, faults.end_ps, if can_kill { 1_000 * US } else { u64::MAX });
+    let (from_ps, mut until_ps) = span(draw, faults.end_ps, if can_kill { 1_000 * US } else { u64::MAX });
+    // Where packets are sprayed, what takes a dead way never arrives.
+    let is_for_good = !is_of_plane_0 && !network.is_spraying && draw.percent(25);
+    if is_for_good {
+        until_ps = u64::MAX;
+    }
     let is_silent = draw.percent(40);
     let how = if is_silent { "silently dead" } else { "down" };
+    let until = if is_for_good { "on".to_string() } else { format!("to {} us", until_ps / US) };
     let number = faults.list.len();
-    faults.texts.push(format!("fault {number}: {select:?}: {how} from {} to {} us", from_ps / US, until_ps / US));
+    faults.texts.push(format!("fault {number}: {select:?}: {how} from {} us {until}", from_ps / US));
     faults.list.push(if is_silent {
         Fault::Rule(select, Rule::loss(1_000_000).during(from_ps, until_ps))
     } else {

@@ -41,7 +41,8 @@ impl Stage {
     }
 
     fn is_final(self, plan: &ConnPlan) -> bool {
-        self == if plan.ends { Stage::Over } else { Stage::Up }
+        let may_be_unheard_of = matches!(plan.begin, Begin::Grants { is_given_up: true, .. });
+        self == if plan.ends { Stage::Over } else { Stage::Up } || may_be_unheard_of && self == Stage::Waiting
     }
 }
 
@@ -56,6 +57,8 @@ pub struct Host {
     /// Per connection: certain completions that are still to come, without and with those of the farewell.
     conn_left: Vec<[usize; 2]>,
     fates: Vec<Fate>,
+    /// Per connection: when the host gives it up.
+    give_up_at_ps: Vec<Option<u64>>,
     /// Completions of each connection with the reason of its failure.
     reasons: Vec<u32>,
     lanes: Vec<Lane>,
@@ -106,6 +109,7 @@ impl Host {
             reasons: vec![0; plan.conns.len()],
             conns: vec![None; plan.conns.len()],
             stages: vec![Stage::Waiting; plan.conns.len()],
+            give_up_at_ps: vec![None; plan.conns.len()],
             next_psns: vec![Vec::new(); plan.conns.len()],
             left: conn_left.iter().map(|left| left[1]).sum(),
             conn_left,
@@ -144,7 +148,7 @@ impl Host {
                 let conn = nic.open_connection(now, plan.config.clone()).map_err(|error| error.to_string())?;
                 self.is_up(index, conn);
             }
-            Begin::Grants { service, paths_max } => nic.listen(service, plan.config.clone(), paths_max),
+            Begin::Grants { service, paths_max, .. } => nic.listen(service, plan.config.clone(), paths_max),
             Begin::Asks { .. } => {}
         }
         Ok(())
@@ -288,8 +292,9 @@ impl Host {
             Begin::Asks { at_ps, .. } => Some(at_ps),
             _ => None,
         });
+        let given_up = self.give_up_at_ps.iter().flatten().copied();
         // What is due and had to wait is tried again when something happens to the card.
-        if let Some(at_ps) = requests.chain(acts).chain(asked).filter(|at_ps| *at_ps > now_ps).min() {
+        if let Some(at_ps) = requests.chain(acts).chain(asked).chain(given_up).filter(|at_ps| *at_ps > now_ps).min() {
             self.wake_at(ctx, at_ps.max(self.next_poll_ps));
         }
     }
@@ -308,7 +313,7 @@ impl Host {
         for index in 0..self.conns.len() {
             let plan = &self.conn_plans[index];
             match (self.stages[index], plan.begin) {
-                (Stage::Waiting, Begin::Asks { service, at_ps, after }) if at_ps <= now_ps => {
+                (Stage::Waiting, Begin::Asks { service, at_ps, after, given_up_after_ps }) if at_ps <= now_ps => {
                     // The host goes by what it was told, the id by what the card says.
                     let is_over = |before: usize| self.stages[before] == Stage::Over;
                     let is_free = after.and_then(|before| self.conns[before]);
@@ -317,12 +322,15 @@ impl Host {
                         continue;
                     }
                     match self.card.nic_mut().connect(now, service, plan.config.clone()) {
-                        Ok(conn) => (self.conns[index], self.stages[index]) = (Some(conn), Stage::Asked),
+                        Ok(conn) => {
+                            (self.conns[index], self.stages[index]) = (Some(conn), Stage::Asked);
+                            self.give_up_at_ps[index] = given_up_after_ps.map(|after_ps| now_ps + after_ps);
+                        }
                         Err(error) => self.violate(now_ps, format!("connection {index} was not asked for: {error}")),
                     }
                     has_acted = true;
                 }
-                (Stage::Up, _) if plan.closes && self.conn_left[index][1] == 0 => {
+                (Stage::Up | Stage::Asked, _) if self.is_to_end(index, now_ps) => {
                     if let Some(conn) = self.conns[index] {
                         self.card.nic_mut().disconnect(now, conn);
                     }
@@ -333,6 +341,12 @@ impl Host {
             }
         }
         has_acted
+    }
+
+    /// True when everything of a connection is done and this host ends it, or it gives up.
+    fn is_to_end(&self, index: usize, now_ps: u64) -> bool {
+        let is_done = self.stages[index] == Stage::Up && self.conn_plans[index].closes && self.conn_left[index][1] == 0;
+        is_done || self.give_up_at_ps[index].is_some_and(|at_ps| at_ps <= now_ps)
     }
 
     /// Does what the administrator does by now; true if there was anything.
@@ -435,7 +449,11 @@ impl Host {
                 }
                 None => true,
             },
-            Event::ConnectFailed { .. } => true,
+            // Of a peer that gave up before this host heard of it.
+            Event::ConnectFailed { conn, .. } => {
+                let may_fail = |plan: &ConnPlan| matches!(plan.begin, Begin::Grants { is_given_up: true, .. });
+                self.index_of(conn).is_some() || !self.conn_plans.iter().any(may_fail)
+            }
             _ => false,
         };
         if wrong {

@@ -85,6 +85,8 @@ pub enum Begin {
         at_ps: u64,
         /// Nor before this connection of the same host is over; it has the same id.
         after: Option<usize>,
+        /// This long after it was asked for the host ends it, whether or not it was granted by then.
+        given_up_after_ps: Option<u64>,
     },
     /// This side grants it.
     Grants {
@@ -92,6 +94,8 @@ pub enum Begin {
         service: u16,
         /// With so many paths at most.
         paths_max: u16,
+        /// The peer may give up before it is granted: this host may never hear of it.
+        is_given_up: bool,
     },
 }
 

@@ -233,12 +233,15 @@ impl Traffic {
         for generation in 0..generations {
             let service = (number * 8 + generation) as u16;
             let is_last = generation + 1 == generations;
+            // Most answers are there within some microseconds.
+            let given_up_after_ps = self.draw.percent(10).then(|| self.draw.magnitude(1, 4_000 * US));
             let in_band = InBand {
                 service,
                 at_ps,
                 after,
                 id: Qpn::new(id & !0xfff | ASKED_ROW | number as u32),
-                ends: !is_last || self.draw.percent(70),
+                ends: !is_last || given_up_after_ps.is_some() || self.draw.percent(70),
+                given_up_after_ps,
             };
             // What a connection before it has done with a region is over by then.
             after = Some(self.plan.hosts[hosts[0] as usize].conns.len());
@@ -296,7 +299,8 @@ impl Traffic {
         self.plan.doomed_conns += u64::from(doom.is_some());
         let ends = in_band.is_some_and(|in_band| in_band.ends);
         let mut farewells = Vec::new();
-        for (index, stream) in streams.iter().enumerate() {
+        let is_given_up = in_band.is_some_and(|in_band| in_band.given_up_after_ps.is_some());
+        for (index, stream) in streams.iter().enumerate().filter(|_| !is_given_up) {
             let lanes = sides.map(|side| self.add_lanes(side, stream));
             for (own, far) in [(0, 1), (1, 0)] {
                 let (here, there) = (lanes[own], lanes[far]);
@@ -385,14 +389,17 @@ impl Traffic {
             mr.len = plan.memory.end() - mr.iova;
             let begin = match in_band {
                 None => Begin::Agreed,
-                Some(InBand { service, at_ps, after, id, .. }) if own == 0 => {
+                Some(InBand { service, at_ps, after, id, given_up_after_ps, .. }) if own == 0 => {
                     config.local_id = id;
-                    Begin::Asks { service, at_ps, after }
+                    Begin::Asks { service, at_ps, after, given_up_after_ps }
                 }
-                Some(InBand { service, .. }) => Begin::Grants { service, paths_max },
+                Some(InBand { service, given_up_after_ps, .. }) => {
+                    Begin::Grants { service, paths_max, is_given_up: given_up_after_ps.is_some() }
+                }
             };
             let ends = in_band.is_some_and(|in_band| in_band.ends);
-            plan.conns.push(ConnPlan { config, begin, ends, closes: ends && closers[own] });
+            let is_given_up = in_band.is_some_and(|in_band| in_band.given_up_after_ps.is_some());
+            plan.conns.push(ConnPlan { config, begin, ends, closes: ends && closers[own] && !is_given_up });
             if doom.is_none() && self.draw.percent(12) {
                 self.add_acts(side, faults);
             }
@@ -464,6 +471,7 @@ struct InBand {
     /// Id at the asking side.
     id: Qpn,
     ends: bool,
+    given_up_after_ps: Option<u64>,
 }
 
 pub(crate) fn near_wrap(draw: &mut Draw, bits: u32) -> u32 {

@@ -42,6 +42,21 @@ fn a_run_is_the_same_every_time_and_on_two_threads() {
     }
 }
 
+/// Some minutes of CPU time: `RUN_SLOW=1`.
+#[test]
+fn promises_hold_for_a_thousand_seeds() {
+    if std::env::var_os("RUN_SLOW").is_none() {
+        return eprintln!("skipped: a thousand runs take some minutes; set RUN_SLOW=1");
+    }
+    for seed in 100_000..101_000 {
+        check(seed);
+        if seed % 10 == 0 {
+            let reports = [1, 2].map(|threads| run_seed(seed, threads, None).expect("nothing is written"));
+            assert_eq!(reports[0], reports[1], "replay: {}", replay(seed, &Cut::NONE));
+        }
+    }
+}
+
 /// A scenario in which a host that expects many completions has a connection that lives.
 fn scenario() -> (Scenario, usize) {
     let busy = |scenario: &Scenario| {
