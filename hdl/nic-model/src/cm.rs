@@ -270,6 +270,7 @@ impl Connection {
                 self.handshake.next_at = Time::NEVER;
                 self.state = ConnState::Rts;
                 self.say(core, Opcode::ConnRtu);
+                self.leave_dead_ports(core, now);
                 core.event(Event::Connected { conn: ConnId(self.index), service: self.handshake.service });
                 self.activate(core);
             }

@@ -74,6 +74,16 @@ impl Connection {
         }
     }
 
+    /// The connection begins to send: paths leave the ports that have no link now, and the peer is told.
+    pub fn leave_dead_ports(&mut self, core: &mut Core, now: Time) {
+        for plane in 0..self.planes.health.len() {
+            if !core.planes[plane].link_up {
+                self.planes.health[plane].is_up = false;
+                self.leave_plane(core, now, plane as u8);
+            }
+        }
+    }
+
     /// A path of `plane` timed out. True when the whole plane went down over it.
     pub fn judge_plane(&mut self, core: &mut Core, now: Time, plane: u8) -> bool {
         let at = usize::from(plane);
@@ -107,10 +117,12 @@ impl Connection {
         if is_up {
             self.planes.next_at = now;
             self.arm_conn(core);
-            // Paths that had nowhere else to go try at once instead of when their timers say.
+            // Paths that had nowhere else to go try at once instead of when their timers say, and none stays at a port
+            // without a link: new packets would wait for its turn.
             for i in 0..self.paths.len() {
-                let waits = |p: &crate::transport::path::TxPath| p.plane == plane && p.window.in_flight_pkts() > 0;
-                if self.paths.get(i).is_some_and(waits) {
+                let Some(path) = self.paths.get(i) else { continue };
+                let is_stranded = !core.planes.get(usize::from(path.plane)).is_some_and(|q| q.link_up);
+                if is_stranded || path.plane == plane && path.window.in_flight_pkts() > 0 {
                     self.move_path(core, now, i, plane);
                 }
             }

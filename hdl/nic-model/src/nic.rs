@@ -94,6 +94,14 @@ impl Nic {
 
     /// Opens a connection that both sides agreed on by other means; it sends and receives at once.
     pub fn open_connection(&mut self, now: Time, cfg: ConnConfig) -> Result<ConnId, OpenError> {
+        let id = self.add_connection(now, cfg)?;
+        if let Some(c) = find(&mut self.conns, id.0) {
+            c.leave_dead_ports(&mut self.core, now);
+        }
+        Ok(id)
+    }
+
+    fn add_connection(&mut self, now: Time, cfg: ConnConfig) -> Result<ConnId, OpenError> {
         let planes = self.core.cfg.planes.len();
         let check = |ok: bool, what| if ok { Ok(()) } else { Err(OpenError::BadConfig(what)) };
         check((10..=13).contains(&cfg.pmtu_log2), "pmtu_log2 is 10 to 13")?;
@@ -124,7 +132,7 @@ impl Nic {
         // Splitmix64 of seed and count: different for every attempt of every card.
         let mut nonce = self.core.cfg.seed.wrapping_add(u64::from(self.drawn).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         nonce = (nonce ^ nonce >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let id = self.open_connection(now, cfg)?;
+        let id = self.add_connection(now, cfg)?;
         if let Some(c) = find(&mut self.conns, id.0) {
             c.state = ConnState::Init;
             c.handshake = Handshake::begin(Step::Asking, nonce ^ nonce >> 27, service, now);

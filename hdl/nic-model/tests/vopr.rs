@@ -6,7 +6,7 @@ use bench::{local, remote, Bench, Cable, Fate, US};
 use nic_model::conn_config::ConnConfig;
 use nic_model::wire::packet::Body;
 use nic_model::wire::parser::{parse, PortFilter};
-use nic_model::work::{Event, SendOp, SendWr};
+use nic_model::work::{ConnId, Event, SendOp, SendWr};
 use nic_model::ConnState;
 use nic_spec::csr::stats::Counter;
 use nic_spec::desc::Status;
@@ -125,4 +125,42 @@ fn an_attempt_that_is_given_up_leaves_nothing_behind() {
     assert_eq!(b.nics[0].conn_state(tx), None);
     // Request, grant, DISC_REQ, DISC_REP and nothing more.
     assert_eq!((b.sent, b.nics.each_ref().map(|nic| nic.next_timer())), (4, [None, None]));
+}
+
+fn write_all(b: &mut Bench, conns: [ConnId; 2]) {
+    let write = SendOp::Write { remote: remote(0), imm: None };
+    b.nics[0].post_send(b.now, conns[0], 1, SendWr::new(1, write, local(0), 400_000)).expect("room");
+    b.run(2_000 * US);
+    assert_eq!(b.completions(0, 0).iter().map(|c| c.status).collect::<Vec<_>>(), [Status::Ok]);
+}
+
+/// P-031: a port has no link when a connection begins, and never gets one. New packets do not wait for its turn.
+#[test]
+fn a_connection_that_begins_without_one_of_its_links_does_without() {
+    let mut b = Bench::new(1, Cable::default(), 2, 1 << 20);
+    b.cut[1] = true;
+    (0..2).for_each(|side| b.nics[side].set_link(b.now, 1, false));
+    let conns = b.connect(0, 8, |_, _| ());
+    write_all(&mut b, conns);
+
+    let mut b = Bench::new(1, Cable::default(), 2, 1 << 20);
+    b.cut[1] = true;
+    (0..2).for_each(|side| b.nics[side].set_link(b.now, 1, false));
+    b.nics[1].listen(7, bench::conn_config(1, 0, 0, 2), 8);
+    let tx = b.nics[0].connect(b.now, 7, bench::conn_config(0, 5, 8, 2)).expect("a free row");
+    b.run(100 * US);
+    write_all(&mut b, [tx, tx]);
+}
+
+/// P-036: both links of one card go, one after the other, and only the first comes back.
+#[test]
+fn paths_that_a_second_failure_stranded_come_along_when_the_first_is_over() {
+    let mut b = Bench::new(1, Cable::default(), 2, 1 << 20);
+    let conns = b.connect(0, 8, |_, _| ());
+    for (plane, is_up) in [(0, false), (1, false), (0, true)] {
+        b.cut[plane] = !is_up;
+        b.nics[0].set_link(b.now, plane as u8, is_up);
+        b.run(50 * US);
+    }
+    write_all(&mut b, conns);
 }
