@@ -26,7 +26,8 @@ cases! { "establish":
     "E-012" [Caps::CONNECT] a_refusal_of_the_version_ends_the_attempt => |k| refused(k, CmStatus::BadVersion);
     "E-012" [Caps::CONNECT] a_refusal_of_a_parameter_ends_the_attempt => |k| refused(k, CmStatus::BadParam);
     "E-014" [Caps::CONNECT] a_repeated_grant_is_confirmed_again;
-    "E-016" [Caps::CONNECT] an_answer_with_another_nonce_is_ignored;
+    "E-016" + "E-017" [Caps::CONNECT] an_answer_with_another_nonce_establishes_nothing;
+    "E-017" [Caps::CONNECT] an_attempt_that_is_given_up_ends_at_once_and_its_grant_too;
     "E-001" + "E-003" [Caps::CONNECT] data_before_the_grant_are_dropped;
 
     "E-012" [Caps::CONNECT] a_listener_grants_with_the_smaller_numbers;
@@ -313,16 +314,37 @@ fn a_repeated_grant_is_confirmed_again(k: &mut Kit<'_>) -> Outcome {
     exchange(k, &c, 0, 0)
 }
 
-fn an_answer_with_another_nonce_is_ignored(k: &mut Kit<'_>) -> Outcome {
+fn an_answer_with_another_nonce_establishes_nothing(k: &mut Kit<'_>) -> Outcome {
     let (id, cfg, _, asked) = ask(k, 1)?;
     for status in [CmStatus::Ok, CmStatus::NoService] {
         let stale = Content { status: status.code(), params: asked.params.clone(), ..Content::new(!asked.nonce) };
         let rep = packet(k, Opcode::ConnRep, cfg.local_id.get(), &stale);
         k.inject(&rep)?;
+        if status == CmStatus::Ok {
+            end_of_a_late_grant(k, !asked.nonce)?;
+        }
         k.silence(k.at_once())?;
         equal(event(k)?, None, "event")?;
     }
     grant(k, id, cfg, &asked, 1).map(|_| ())
+}
+
+/// The card tells the peer, which granted something that nobody waits for any more.
+fn end_of_a_late_grant(k: &mut Kit<'_>, nonce: u64) -> Outcome {
+    let end = k.expect(Opcode::DiscReq, k.at_once())?;
+    equal((end.bth.dest_qpn().get(), Content::of(&end)?.nonce), (PEER_ID, nonce), "DestQP and nonce of the end")
+}
+
+fn an_attempt_that_is_given_up_ends_at_once_and_its_grant_too(k: &mut Kit<'_>) -> Outcome {
+    let (id, cfg, _, asked) = ask(k, 1)?;
+    k.dut.disconnect(id)?;
+    k.silence(k.at_once())?;
+    equal(event(k)?, Some(Event::Disconnected { conn: id }), "event")?;
+    let late = Content { params: asked.params.clone(), ..Content::new(asked.nonce) };
+    let rep = packet(k, Opcode::ConnRep, cfg.local_id.get(), &late);
+    k.inject(&rep)?;
+    end_of_a_late_grant(k, asked.nonce)?;
+    equal(event(k)?, None, "event")
 }
 
 fn data_before_the_grant_are_dropped(k: &mut Kit<'_>) -> Outcome {
