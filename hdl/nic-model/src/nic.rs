@@ -281,7 +281,13 @@ impl Nic {
         if core::mem::replace(&mut queue.link_up, is_up) == is_up {
             return;
         }
-        let (control, rtx) = queue.take_urgent();
+        // What waits at a port without a link is dealt anew: at this one, and at any other if there was none with a link.
+        let (mut control, mut rtx) = queue.take_urgent();
+        for dead in self.core.planes.iter_mut().filter(|q| !q.link_up) {
+            let (more_control, more_rtx) = dead.take_urgent();
+            control.extend(more_control);
+            rtx.extend(more_rtx);
+        }
         let ports = self.core.cfg.planes.iter().zip(&self.core.planes);
         let line_mbps = ports.filter(|(_, q)| q.link_up).map(|(p, _)| p.rate_mbps).sum();
         self.core.hints.set_line_mbps(line_mbps);
@@ -291,14 +297,19 @@ impl Nic {
                 push_control(&mut self.core, plane, item);
             }
         }
-        for (conn, path) in rtx {
-            if let Some(c) = find(&mut self.conns, conn).filter(|c| usize::from(path) < c.paths.len()) {
-                c.paths.set_rtx_queued(path.into(), false);
-                c.settle_path(&mut self.core, now, path.into());
+        for (conn, path) in &rtx {
+            if let Some(c) = find(&mut self.conns, *conn).filter(|c| usize::from(*path) < c.paths.len()) {
+                c.paths.set_rtx_queued((*path).into(), false);
             }
         }
         for c in self.conns.iter_mut().flatten().filter(|c| c.state != ConnState::Error) {
             c.on_link(&mut self.core, now, plane, is_up);
+        }
+        // Not before the paths stand where they will stay.
+        for (conn, path) in rtx {
+            if let Some(c) = find(&mut self.conns, conn).filter(|c| usize::from(path) < c.paths.len()) {
+                c.settle_path(&mut self.core, now, path.into());
+            }
         }
     }
 

@@ -164,3 +164,37 @@ fn paths_that_a_second_failure_stranded_come_along_when_the_first_is_over() {
     }
     write_all(&mut b, conns);
 }
+
+/// Loses links at every moment of a transfer with much loss; what waits at their ports must leave by others.
+fn links_lost_at_any_moment(lost: &[(usize, usize, bool)]) {
+    for at_us in 2..100 {
+        // So slow that something waits at the ports most of the time.
+        let cable = Cable { rate_mbps: 20_000, loss_ppm: 300_000, ..Cable::default() };
+        let mut b = Bench::new(at_us, cable, 2, 1 << 20);
+        let [tx, _] = b.connect(0, 8, |_, cfg| cfg.transport.idle_redundancy = false);
+        let write = SendOp::Write { remote: remote(0), imm: None };
+        b.nics[0].post_send(b.now, tx, 1, SendWr::new(1, write, local(0), 400_000)).expect("room");
+        b.run(at_us * US);
+        for (side, plane, is_up) in lost {
+            b.cut[*plane] = !is_up;
+            b.nics[*side].set_link(b.now, *plane as u8, *is_up);
+            b.run(10 * US);
+        }
+        b.cable.loss_ppm = 0;
+        b.run(100_000 * US);
+        let done: Vec<_> = b.completions(0, 0).iter().map(|c| c.status).collect();
+        assert_eq!(done, [Status::Ok], "at {at_us} us");
+    }
+}
+
+/// P-031: retransmissions that wait at a port leave by another when its link is lost.
+#[test]
+fn retransmissions_do_not_wait_for_a_link_that_is_lost() {
+    links_lost_at_any_moment(&[(0, 1, false)]);
+}
+
+/// P-037: the same of acknowledgements, when no port has a link for a while.
+#[test]
+fn acknowledgements_leave_by_the_first_link_that_comes_back() {
+    links_lost_at_any_moment(&[(1, 0, false), (1, 1, false), (1, 1, true)]);
+}
