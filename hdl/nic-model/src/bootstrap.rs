@@ -30,7 +30,12 @@ const OPEN_WAIT_PS: u64 = consts::OPEN_WAIT_NS as u64 * NS_PS;
 /// Paths that wait for the peer to open its side.
 #[derive(Clone, Debug)]
 pub(crate) struct Opening {
+    /// Paths that the peer is asked to open now.
     waiting: Vec<u8>,
+    /// All that it has not opened, those included.
+    unopened: Vec<u8>,
+    /// It did not want this path, nor those after it.
+    limit: usize,
     tries: u8,
     next_at: Time,
     next_look: Time,
@@ -38,7 +43,8 @@ pub(crate) struct Opening {
 
 impl Default for Opening {
     fn default() -> Self {
-        Self { waiting: Vec::new(), tries: 0, next_at: Time::NEVER, next_look: Time::ZERO }
+        let (waiting, unopened) = (Vec::new(), Vec::new());
+        Self { waiting, unopened, limit: 256, tries: 0, next_at: Time::NEVER, next_look: Time::ZERO }
     }
 }
 
@@ -46,6 +52,11 @@ impl Opening {
     /// When openings are sent again.
     pub const fn next_at(&self) -> Time {
         self.next_at
+    }
+
+    /// False while the peer would drop what is sent on `path`.
+    pub fn is_open(&self, path: usize) -> bool {
+        !self.unopened.iter().any(|p| usize::from(*p) == path)
     }
 }
 
@@ -68,12 +79,16 @@ impl Connection {
         if want > in_use + in_use / 4 {
             self.add_paths(core, now, want - in_use);
         } else if want + in_use / 4 < in_use {
-            self.rest_paths(now, in_use - want);
+            // Those that the peer may never open go first, and one path stays in any case.
+            let excess = in_use - want.max(1);
+            let waiting = self.opening.waiting.len();
+            self.opening.waiting.truncate(waiting - excess.min(waiting));
+            self.rest_paths(now, excess.saturating_sub(waiting));
         }
     }
 
     fn add_paths(&mut self, core: &mut Core, now: Time, mut more: usize) {
-        for i in 0..self.paths.len() {
+        for i in 0..self.paths.len().min(self.opening.limit) {
             let is_waiting = self.opening.waiting.contains(&(i as u8));
             let Some(path) = self.paths.get_mut(i).filter(|p| p.state == PathState::Unused && !is_waiting) else {
                 continue;
@@ -81,12 +96,16 @@ impl Connection {
             if more == 0 {
                 break;
             }
-            path.state = PathState::Bootstrap;
             more -= 1;
+            if !self.opening.is_open(i) {
+                self.opening.waiting.push(i as u8);
+                continue;
+            }
+            path.state = PathState::Bootstrap;
             self.paths.refresh(i, now, &self.cfg.transport);
         }
         let planes = self.usable_planes(core);
-        while more > 0 && self.paths.len() < 256 && !planes.is_empty() {
+        while more > 0 && self.paths.len() < self.opening.limit && !planes.is_empty() {
             let index = self.paths.len();
             let plane = planes[index % planes.len()];
             let mut path = TxPath::open(plane, spread_port(self.cfg.local_id.get(), index as u32), 0, Psn::new(0));
@@ -94,6 +113,7 @@ impl Connection {
             self.paths.push(path, now, &self.cfg.transport);
             self.home.push(plane);
             self.opening.waiting.push(index as u8);
+            self.opening.unopened.push(index as u8);
             more -= 1;
         }
         if !self.opening.waiting.is_empty() {
@@ -125,7 +145,9 @@ impl Connection {
         }
         self.opening.tries += 1;
         if self.opening.waiting.is_empty() || self.opening.tries > TRIES_MAX {
-            // The peer does not want them; the paths stay unused.
+            // The peer does not want them; the paths stay unused, and it is not asked again.
+            let refused = self.opening.waiting.iter().map(|p| usize::from(*p)).min();
+            self.opening.limit = self.opening.limit.min(refused.unwrap_or(256));
             self.opening.waiting.clear();
             self.opening.next_at = Time::NEVER;
             return;
@@ -154,6 +176,7 @@ impl Connection {
             Ok(PathOp::Open) if c.is_reply => {
                 if let Some(n) = self.opening.waiting.iter().position(|p| *p == c.path) {
                     self.opening.waiting.remove(n);
+                    self.opening.unopened.retain(|p| *p != c.path);
                     if let Some(path) = self.paths.get_mut(at) {
                         path.state = PathState::Bootstrap;
                     }

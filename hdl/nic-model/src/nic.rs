@@ -22,7 +22,7 @@ use crate::plane::Control;
 use crate::send::Next;
 use crate::time::Time;
 use crate::timer::TimerKey;
-use crate::transport::path::TimerAction;
+use crate::transport::path::{PathState, TimerAction};
 use crate::transport::path_set::PathSet;
 use crate::transport::rx_path::AckDue;
 use crate::wire::cm::{CmContent, CmError};
@@ -182,6 +182,10 @@ impl Nic {
         let Some(c) = find(&mut self.conns, conn.0) else { return false };
         let Some(p) = c.paths.get_mut(index) else { return false };
         p.deny(is_denied);
+        if !is_denied && !c.opening.is_open(index) {
+            // The peer would drop what is sent on it.
+            p.state = PathState::Unused;
+        }
         core.event(Event::Path { conn, path, state: p.state });
         c.settle_path(core, now, index);
         c.activate(core);

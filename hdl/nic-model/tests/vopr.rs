@@ -4,6 +4,7 @@ mod bench;
 
 use bench::{local, remote, Bench, Cable, Fate, US};
 use nic_model::conn_config::ConnConfig;
+use nic_model::transport::path::PathState;
 use nic_model::wire::packet::Body;
 use nic_model::wire::parser::{parse, PortFilter};
 use nic_model::work::{ConnId, Event, SendOp, SendWr};
@@ -197,4 +198,28 @@ fn retransmissions_do_not_wait_for_a_link_that_is_lost() {
 #[test]
 fn acknowledgements_leave_by_the_first_link_that_comes_back() {
     links_lost_at_any_moment(&[(1, 0, false), (1, 1, false), (1, 1, true)]);
+}
+
+/// P-040: the peer opens fewer paths than are asked for. Those it does not open are never used, and others stay in use.
+#[test]
+fn paths_that_the_peer_does_not_open_are_not_used_nor_counted_on() {
+    let mut b = Bench::new(1, Cable::default(), 1, 1 << 20);
+    let [tx, _] = b.connect(0, 4, |side, cfg| {
+        cfg.transport.bootstrap = side == 0;
+        (cfg.transport.paths_min, cfg.transport.paths_max) = ([1, 1][side], [64, 6][side]);
+    });
+    let write = SendOp::Write { remote: remote(0), imm: None };
+    // Now and then the round trip is so long that dozens of paths are wanted, then so short that one is enough.
+    for round in 0..40 {
+        b.cable.delay_ps = [1_000 * US, US][round % 2];
+        b.nics[0].post_send(b.now, tx, 1, SendWr::new(1, write, local(0), 100_000)).expect("room");
+        b.run(20_000 * US);
+        if round == 20 {
+            b.nics[0].deny_path(b.now, tx, 20, true);
+            b.nics[0].deny_path(b.now, tx, 20, false);
+        }
+        assert_eq!(b.completions(0, 0).len(), 1, "round {round}");
+        let unopened = b.nics[0].paths(tx).into_iter().flat_map(|paths| paths.iter().skip(6));
+        assert!(unopened.into_iter().all(|p| p.state == PathState::Unused), "round {round}");
+    }
 }

@@ -46,18 +46,34 @@ pub struct VoprArgs {
     /// Play each seed on one and on so many threads, which must not differ
     #[arg(long, default_value_t = 1)]
     pub threads: u16,
-    /// Keep only the faults with these numbers, as a shrunk run says
-    #[arg(long, value_delimiter = ',', num_args = 0..)]
-    pub only_faults: Option<Vec<u64>>,
+    /// Keep only the faults with these numbers (`0,3`, or `none`), as a shrunk run says
+    #[arg(long, value_name = "NUMBERS")]
+    pub only_faults: Option<Numbers>,
     /// Keep only the connections with these numbers
-    #[arg(long, value_delimiter = ',', num_args = 0..)]
-    pub only_connections: Option<Vec<u64>>,
+    #[arg(long, value_name = "NUMBERS")]
+    pub only_connections: Option<Numbers>,
     /// Messages of each direction of a stream, at most
     #[arg(long, default_value_t = u64::MAX, hide_default_value = true)]
     pub messages: u64,
     /// Write what passes the hosts' cables into this folder, a pcap file per direction; for a single run
     #[arg(long, value_name = "DIR")]
     pub pcap: Option<PathBuf>,
+}
+
+/// Numbers with commas between them, or `none`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Numbers(Vec<u64>);
+
+impl std::str::FromStr for Numbers {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Numbers, String> {
+        if text == "none" {
+            return Ok(Numbers(Vec::new()));
+        }
+        let number = |part: &str| part.parse().map_err(|_| format!("{part:?} is no number; expected 0,3 or none"));
+        text.split(',').map(number).collect::<Result<_, _>>().map(Numbers)
+    }
 }
 
 #[derive(Default)]
@@ -77,11 +93,9 @@ struct Sum {
 /// # Errors
 /// A capture or the output could not be written.
 pub fn run(args: &VoprArgs) -> anyhow::Result<ExitCode> {
-    let cut = Cut {
-        faults: args.only_faults.clone(),
-        connections: args.only_connections.clone(),
-        messages_max: args.messages,
-    };
+    let kept = |numbers: &Option<Numbers>| numbers.as_ref().map(|numbers| numbers.0.clone());
+    let (faults, connections) = (kept(&args.only_faults), kept(&args.only_connections));
+    let cut = Cut { faults, connections, messages_max: args.messages };
     if args.shrink {
         return print_shrunk(args);
     }

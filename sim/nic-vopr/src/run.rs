@@ -131,7 +131,8 @@ pub fn replay(seed: u64, cut: &Cut) -> String {
     for (option, kept) in [("--only-faults", &cut.faults), ("--only-connections", &cut.connections)] {
         if let Some(kept) = kept {
             let kept: Vec<String> = kept.iter().map(u64::to_string).collect();
-            command += &format!(" {option}={}", kept.join(","));
+            let kept = if kept.is_empty() { "none".to_string() } else { kept.join(",") };
+            command += &format!(" {option} {kept}");
         }
     }
     if cut.messages_max < u64::MAX {

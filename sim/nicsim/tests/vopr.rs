@@ -32,7 +32,8 @@ fn json_is_one_object_a_line_and_run() {
 
 #[test]
 fn a_part_of_a_seed_is_played_and_threads_do_not_matter() {
-    let done = vopr(&["--seed", "5", "--only-connections=0", "--only-faults=", "--messages", "2", "--threads", "2"]);
+    let done =
+        vopr(&["--seed", "5", "--only-connections", "0", "--only-faults", "none", "--messages", "2", "--threads", "2"]);
     assert_eq!(done.status.code(), Some(0), "{}{}", text(&done.stdout), text(&done.stderr));
     assert!(text(&done.stdout).contains("1 runs, 0 failed"));
 }
