@@ -153,10 +153,9 @@ pub enum Act {
 pub enum Fate {
     /// It does, and everything asked of it succeeds.
     Lives,
-    /// This side asks for something bad, or for something that may be taken away first: with it the connection fails
-    /// here, and every request completes, some in error.
+    /// This side asks for something bad: with it the connection fails here, and every request completes, some in error.
     Fails,
-    /// The peer asks for something bad: it goes silent, and this side may or may not find out.
+    /// The peer goes silent over something bad or a key that was taken away, and this side may or may not find out.
     Bereaved,
 }
 

@@ -382,7 +382,8 @@ impl Traffic {
             let plan = &mut self.plan.hosts[side.host];
             plan.fates.push(match doom {
                 None => Fate::Lives,
-                Some(Doom::Bad(culprit, _) | Doom::Revoked(culprit, _)) if culprit == own => Fate::Fails,
+                Some(Doom::Bad(culprit, _)) if culprit == own => Fate::Fails,
+                // Who waits for an answer hears nothing when the side that answers failed over the key.
                 Some(_) => Fate::Bereaved,
             });
             let mr = &mut plan.mrs[(side.rkey.get() >> 8) as usize];

@@ -57,6 +57,8 @@ fn draw_times(draw: &mut Draw, transport: &mut TransportConfig) {
     transport.tick_ps = *draw.pick(&[4_000, 4_000, 1_000, 64_000]);
     transport.rto_init_ps = draw.magnitude(200 * US, 4_000 * US);
     transport.rto_min_ps = draw.magnitude(25 * US, 400 * US);
+    // Shorter timeouts in a row must still outlast what a route may be down for.
+    transport.retry_limit = 15;
     transport.tlp_min_ps = draw.magnitude(5 * US, 50 * US);
     transport.tlp_limit = draw.below(4) as u8;
     transport.min_rtt_period_ps = draw.magnitude(100 * US, 10_000 * US);
