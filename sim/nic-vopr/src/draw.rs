@@ -23,7 +23,7 @@ impl Draw {
     /// A number below `end`; 0 if that is 0.
     pub fn below(&mut self, end: u64) -> u64 {
         // The upper half of the product is even enough for ranges far below 2^64.
-        (u128::from(self.bits()) * u128::from(end) >> 64) as u64
+        ((u128::from(self.bits()) * u128::from(end)) >> 64) as u64
     }
 
     /// A number from `low` to `high`, both included.

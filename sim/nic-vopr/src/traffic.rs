@@ -334,11 +334,10 @@ impl Traffic {
         farewells.iter_mut().for_each(|direction| self.add_farewell(direction));
         if in_band.is_none() {
             for own in 0..2 {
-                for index in 0..streams.len() {
+                for stream in &mut configs[own].streams {
                     let depth = transports[1 - own].rq_depth;
-                    let known = self.receives_at_start(sides[1 - own], streams[index].id, depth);
+                    let known = self.receives_at_start(sides[1 - own], stream.id, depth);
                     if self.draw.percent(30) {
-                        let stream = &mut configs[own].streams[index];
                         stream.peer_limit = Some(stream.first_rsn + known);
                     }
                 }
