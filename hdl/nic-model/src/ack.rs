@@ -237,6 +237,7 @@ impl Connection {
             self.reorder.decay(now, srtt_ps);
             self.reorder.set_floor(srtt_ticks, cfg.reorder_of_srtt_q8);
         }
+        core.losses.on_ack(now, outcome.acked_pkts, outcome.lost_pkts + outcome.single_pkts);
         if outcome.ce_pkts > 0 {
             self.last_ce = Some(now);
         } else if info.epoch == path.epoch {
@@ -270,8 +271,13 @@ impl Connection {
         }
         if self.has_new() {
             self.activate(core);
-        } else if self.in_idle == 0 {
-            self.go_idle(core, now);
+        } else {
+            if outcome.single_pkts > 0 {
+                self.offer_copies(core);
+            }
+            if self.in_idle == 0 {
+                self.go_idle(core, now);
+            }
         }
     }
 

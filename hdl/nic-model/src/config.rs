@@ -22,6 +22,10 @@ pub struct TransportConfig {
     pub ack_delay_ps: u64,
     /// Smallest tail-loss probe timeout.
     pub tlp_min_ps: u64,
+    /// Least allowance of that timeout for the jitter of a round trip.
+    pub tlp_slack_ps: u64,
+    /// How long a loss makes the card expect others.
+    pub loss_memory_ps: u64,
     /// A limiting hint that expired while the connection was idle still holds for the first round trip of its next
     /// burst, this long after at most; 0 = not at all. For senders that meet at one receiver again and again.
     pub hint_cache_ps: u64,
@@ -95,7 +99,9 @@ impl Default for TransportConfig {
             rto_max_ps: consts::RTO_NS_MAX * NS_PS,
             retry_limit: consts::RETRY_LIMIT as u8,
             tlp_min_ps: u64::from(consts::TLP_MIN_NS) * NS_PS,
+            tlp_slack_ps: u64::from(consts::TLP_SLACK_NS) * NS_PS,
             tlp_limit: consts::TLP_LIMIT as u8,
+            loss_memory_ps: u64::from(consts::LOSS_MEMORY_NS) * NS_PS,
             reorder_of_srtt_q8: 0,
             min_rtt_period_ps: u64::from(consts::MIN_RTT_PERIOD_NS) * NS_PS,
             reaims_per_plane: consts::REAIMS_PER_PLANE as u8,

@@ -5,6 +5,7 @@ use crate::counters::Counters;
 use crate::mr::MrTable;
 use crate::plane::PlaneQueue;
 use crate::timer::Timers;
+use crate::transport::loss_meter::LossMeter;
 use crate::transport::rate_hint::HintEngine;
 use crate::wire::emit::EmitConfig;
 use crate::wire::parser::PortFilter;
@@ -29,6 +30,8 @@ pub(crate) struct Core {
     pub timers: Timers,
     pub mrs: MrTable,
     pub hints: HintEngine,
+    /// What all connections lose.
+    pub losses: LossMeter,
     pub counters: Counters,
     pub cfg: NicConfig,
     cqs: Vec<VecDeque<Cqe>>,
@@ -54,6 +57,7 @@ impl Core {
             timers: Timers::default(),
             mrs: MrTable::default(),
             hints,
+            losses: LossMeter::default(),
             counters: Counters::default(),
             cfg,
             cqs: Vec::new(),

@@ -41,6 +41,7 @@ mod conn_plane;
 mod connection;
 mod core;
 mod footprint;
+mod idle;
 mod plane;
 mod reaim;
 mod recv_queue;

@@ -456,7 +456,11 @@ impl Nic {
                 TimerKey::Pace(conn) => {
                     if let Some(c) = find(&mut self.conns, conn) {
                         c.pace_armed = Time::NEVER;
-                        c.activate(core);
+                        if c.has_new() {
+                            c.activate(core);
+                        } else {
+                            c.offer_copies(core);
+                        }
                     }
                 }
                 TimerKey::Retry(conn) => {
@@ -675,7 +679,7 @@ fn on_path_timer(c: &mut Connection, core: &mut Core, now: Time, at: Time, path:
         TimerAction::None => {}
         TimerAction::Probe => {
             push_control(core, plane, Control::Probe { conn: c.index, path });
-            if c.cfg.transport.idle_redundancy && !c.has_new() {
+            if !c.has_new() {
                 if let Some(p) = c.paths.get_mut(index) {
                     p.renew_redundancy();
                 }

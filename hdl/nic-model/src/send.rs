@@ -1,4 +1,4 @@
-//! What a connection gives to a free port: retransmissions, new packets, and in idle time markers and copies.
+//! What a connection gives to a free port: retransmissions and new packets, and the frames of both and of copies.
 
 use crate::ack::push_control;
 use crate::connection::{ConnState, Connection, TrafficClass};
@@ -39,7 +39,7 @@ const GONE_TRIES_MAX: u8 = 4;
 
 /// How a packet is sent.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
+pub(crate) enum Way {
     New,
     /// Without proof that it was lost.
     Again,
@@ -48,6 +48,12 @@ enum Way {
 }
 
 impl Connection {
+    /// When the receiver's limit lets the next packet leave.
+    pub fn paced_at(&mut self, now: Time) -> Time {
+        let burst = consts::HINT_BURST_PKTS * (self.pmtu_bytes() + OVERHEAD_BYTES) * self.paths.plane_mask().count_ones();
+        self.pacer.ready_at(now, burst)
+    }
+
     /// The next new packet for `plane`.
     pub fn next_new(
         &mut self,
@@ -67,9 +73,7 @@ impl Connection {
         if self.paths.in_flight_pkts() >= self.window_pkts(now) {
             return Next::Blocked;
         }
-        let burst =
-            consts::HINT_BURST_PKTS * (self.pmtu_bytes() + OVERHEAD_BYTES) * self.paths.plane_mask().count_ones();
-        let at = self.pacer.ready_at(now, burst);
+        let at = self.paced_at(now);
         if at > now {
             core.timers.arm(&mut self.pace_armed, at, TimerKey::Pace(self.index));
             return Next::Blocked;
@@ -116,7 +120,6 @@ impl Connection {
         let sent = self.paths.get_mut(index).and_then(|p| p.send_retransmit(now, &self.cfg.transport));
         let Some((psn, desc, cause)) = sent else { return false };
         self.is_marker_owed = true;
-        self.arm_path(core, index);
         let (way, counter) = match cause {
             Cause::Gap => (Way::Repair, Counter::TxRtxGap),
             Cause::Timer => (Way::Again, Counter::TxRtxRto),
@@ -131,7 +134,7 @@ impl Connection {
 
     /// Makes the frame of a packet. False when host memory does not answer; the connection has failed then.
     #[allow(clippy::too_many_arguments)]
-    fn data_frame(
+    pub fn data_frame(
         &mut self,
         core: &mut Core,
         now: Time,
@@ -146,7 +149,10 @@ impl Connection {
         let (plane, route) = (path.plane, Route { path: index as u8, epoch: path.epoch, sport: path.sport });
         let cwnd_pkts = path.cc.cwnd_pkts();
         // With a small window the sender would wait for an acknowledgement that the receiver holds back.
-        let is_window_spent = cwnd_pkts <= self.cfg.transport.ack_packets && path.window.in_flight_pkts() >= cwnd_pkts;
+        let held_pkts = self.cfg.transport.ack_packets;
+        let conn_pkts = self.window_pkts(now);
+        let is_window_spent = cwnd_pkts <= held_pkts && path.window.in_flight_pkts() >= cwnd_pkts
+            || conn_pkts <= held_pkts * self.paths.len() as u32 && self.paths.in_flight_pkts() >= conn_pkts;
         let write = self.describe_write(desc);
         let other = if write.is_none() { self.describe(desc) } else { None };
         let Some(place) = write.as_ref().map(|w| w.2).or(other.as_ref().map(|o| o.1)) else { return false };
@@ -177,6 +183,10 @@ impl Connection {
             _ => Payload::EMPTY,
         };
         self.pacer.spend(now, u32::from(desc.len) + OVERHEAD_BYTES);
+        if let Some(path) = self.paths.get_mut(index) {
+            path.is_ack_asked = head.ack_req;
+        }
+        self.arm_path(core, index);
         let Some(template) = self.template(core, plane, TrafficClass::Data) else { return false };
         match (&write, &other) {
             (Some((m, r, _)), _) => emit_write(template, route, &head, m, r, payload, &core.emit, out),
@@ -211,81 +221,6 @@ impl Connection {
         packet.body = Body::ProbeReq { snd_nxt, cookie: packet.tx_ts.0 };
         (packet.path, packet.epoch) = (path, epoch);
         Some(packet)
-    }
-
-    /// There is nothing new to send: markers go out on paths with data, and copies may follow.
-    pub fn go_idle(&mut self, core: &mut Core, now: Time) {
-        if !core::mem::take(&mut self.is_marker_owed) || self.state == ConnState::Error {
-            return;
-        }
-        if self.cfg.transport.tail_marker {
-            for i in 0..self.paths.len() {
-                let Some(path) = self.paths.get_mut(i).filter(|p| p.wants_marker()) else { continue };
-                path.sent_marker(now);
-                let plane = path.plane;
-                push_control(core, plane, Control::Probe { conn: self.index, path: i as u8 });
-            }
-        }
-        if self.cfg.transport.idle_redundancy {
-            self.offer_copies(core);
-        }
-    }
-
-    /// Lets the ports ask for copies when they have nothing else.
-    pub fn offer_copies(&mut self, core: &mut Core) {
-        let mut missing = self.paths.plane_mask() & !self.in_idle;
-        while missing != 0 {
-            let plane = missing.trailing_zeros() as usize;
-            missing &= missing - 1;
-            if let Some(queue) = core.planes.get_mut(plane) {
-                queue.push_idle(self.index);
-                self.in_idle |= 1 << plane;
-            }
-        }
-    }
-
-    /// True when copies in idle time do no harm: nothing new, window open, no mark in the last round trip, no limit by
-    /// the receiver.
-    fn may_repeat(&self, now: Time) -> bool {
-        let srtt_ps = self.rtt.srtt_ps().unwrap_or(self.cfg.transport.rto_init_ps);
-        self.state == ConnState::Rts
-            && !self.has_new()
-            && self.paths.in_flight_pkts() < self.window_pkts(now)
-            && self.last_ce.is_none_or(|at| now.since_ps(at) > srtt_ps)
-            && self.pacer.rate_mbps(now).is_none()
-    }
-
-    /// A copy of the newest packet of `plane` that was sent only once.
-    pub fn next_redundant(
-        &mut self,
-        core: &mut Core,
-        now: Time,
-        plane: u8,
-        mem: &mut dyn HostMemory,
-        out: &mut Frame,
-    ) -> bool {
-        if !self.may_repeat(now) {
-            return false;
-        }
-        let tick_ps = self.cfg.transport.tick_ps;
-        let age = |t: crate::time::Ticks| now.ticks(tick_ps).since(t);
-        let mut newest: Option<(u32, usize, Psn)> = None;
-        for i in 0..self.paths.len() {
-            let Some(path) = self.paths.get_mut(i).filter(|p| p.plane == plane && p.is_healthy()) else { continue };
-            if let Some((psn, at)) = path.redundancy_candidate() {
-                if newest.is_none_or(|n| age(at) < n.0) {
-                    newest = Some((age(at), i, psn));
-                }
-            }
-        }
-        let Some((_, index, psn)) = newest else { return false };
-        let sent = self.paths.get_mut(index).and_then(|p| p.send_redundant(now, psn, &self.cfg.transport));
-        let Some(desc) = sent else { return false };
-        self.is_marker_owed = true;
-        self.arm_path(core, index);
-        let is_made = self.data_frame(core, now, index, psn, &desc, Way::Again, mem, out);
-        core.counters.add(Counter::TxRedundant, is_made.into());
-        is_made
     }
 
     /// Asks the peer for an acknowledgement, which tells its credit.

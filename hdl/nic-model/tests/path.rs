@@ -4,7 +4,7 @@ use nic_model::config::TransportConfig;
 use nic_model::time::{Ticks, Time, US_PS};
 use nic_model::transport::bitmap::Bitmap;
 use nic_model::transport::cc::{CongestionControl, Dctcp, Q};
-use nic_model::transport::path::{AckContext, AckInfo, AckOutcome, PathState, TimerAction, TxPath};
+use nic_model::transport::path::{AckContext, AckInfo, AckOutcome, Copies, PathState, TimerAction, TxPath};
 use nic_model::transport::window::{Cause, Desc};
 use nic_spec::num::Psn;
 
@@ -36,6 +36,17 @@ impl Bench {
         b.now = b.now.after_ps(10 * US);
         b.ack(0, &[], 10 * US);
         assert_eq!((b.path.state, b.path.window.in_flight_pkts()), (PathState::Active, 0));
+        b
+    }
+
+    /// A path that knows a round trip of 10 us very well and holds nothing.
+    fn settled(first: u32) -> Self {
+        let mut b = Self::warm(first);
+        for _ in 0..60 {
+            b.send(1);
+            b.now = b.now.after_ps(10 * US - US / 10);
+            b.ack(0, &[], 10 * US);
+        }
         b
     }
 
@@ -103,26 +114,80 @@ fn the_first_acknowledgement_opens_the_window() {
 }
 
 #[test]
-fn probes_come_before_timeouts_and_each_timeout_waits_twice_as_long() {
-    let mut b = Bench::warm(0);
+fn probes_go_on_until_the_path_was_silent_for_the_timeout_and_each_timeout_waits_twice_as_long() {
+    let mut b = Bench::settled(0);
+    let start = b.now;
     b.send(2);
-    for _ in 0..b.cfg.tlp_limit {
+    let mut waits = Vec::new();
+    let end = loop {
         let before = b.now;
-        assert_eq!(b.expire(), TimerAction::Probe);
-        assert!((19 * US..21 * US).contains(&b.now.since_ps(before)), "twice the round trip");
-    }
-    assert_eq!(b.path.state, PathState::Active);
-    let before = b.now;
-    assert_eq!(b.expire(), TimerAction::Retransmit);
-    assert_eq!((b.path.state, b.now.since_ps(before)), (PathState::Suspect, b.cfg.rto_min_ps));
+        match b.expire() {
+            TimerAction::Probe => waits.push(b.now.since_ps(before) / US),
+            other => break other,
+        }
+        assert_eq!(b.path.state, PathState::Active);
+    };
+    // A round trip, a microsecond of jitter, and at first the delay of an acknowledgement that was not asked for.
+    assert_eq!(waits, [12, 11, 11, 11, 11, 22], "the next one would come after the timeout");
+    assert_eq!((end, b.path.state), (TimerAction::Retransmit, PathState::Suspect));
+    assert_eq!(b.now.since_ps(start), b.cfg.rto_min_ps);
     assert_eq!(b.path.cc.cwnd_q, 1 << Q);
-    assert_eq!(b.path.send_retransmit(b.now, &b.cfg).map(|r| (r.0.get(), r.2)), Some((1, Cause::Timer)), "the oldest");
+    assert_eq!(b.path.send_retransmit(b.now, &b.cfg).map(|r| (r.0.get(), r.2)), Some((61, Cause::Timer)), "the oldest");
     for factor in [2, 4, 8] {
         let before = b.now;
         assert_eq!(b.expire(), TimerAction::Reaim);
         assert_eq!(b.now.since_ps(before), factor * b.cfg.rto_min_ps);
     }
     assert_eq!(b.path.silent_rtos(), 4);
+}
+
+#[test]
+fn where_a_round_trip_is_longer_than_the_smallest_timeout_there_are_still_probes() {
+    let mut b = Bench::new(0);
+    b.send(1);
+    b.now = b.now.after_ps(1000 * US);
+    b.ack(0, &[], 1000 * US);
+    b.send(1);
+    let actions: Vec<_> = (0..4).map(|_| b.expire()).collect();
+    assert_eq!(actions[..3], [TimerAction::Probe; 3]);
+    assert_eq!(actions[3], TimerAction::Retransmit);
+}
+
+#[test]
+fn a_packet_that_asks_for_its_acknowledgement_is_missed_sooner() {
+    let mut b = Bench::settled(0);
+    b.send(1);
+    let held = b.path.deadline(None, &b.cfg);
+    b.path.is_ack_asked = true;
+    assert_eq!(held.since_ps(b.path.deadline(None, &b.cfg)), b.cfg.ack_delay_ps);
+}
+
+#[test]
+fn a_repair_and_what_lost_one_of_two_transmissions_may_be_copied() {
+    let mut b = Bench::settled(0);
+    b.send(3);
+    let copy = |b: &mut Bench, copies| {
+        let candidate = b.path.redundancy_candidate(copies)?;
+        b.now = b.now.after_ps(US / 10);
+        b.path.send_redundant(b.now, candidate.0, &b.cfg)?;
+        Some(candidate.0.get() - b.path.window.una().get())
+    };
+    assert_eq!(copy(&mut b, Copies::Repaired), None, "nothing was lost yet");
+    let copied: Vec<_> = std::iter::from_fn(|| copy(&mut b, Copies::All)).collect();
+    assert_eq!(copied, [2, 1, 0], "each once, the newest first");
+    // The third packet arrived, and with it the copy of the third, which left before that of the second.
+    b.now = b.now.after_ps(10 * US);
+    let outcome = b.ack(u32::MAX, &[2], 10 * US + US / 5);
+    assert_eq!((outcome.single_pkts, outcome.lost_pkts), (2, 0), "the copies of both are still under way");
+    assert_eq!([(); 3].map(|()| copy(&mut b, Copies::Repaired)), [Some(1), Some(0), None]);
+    // All of them are lost; so are the repairs' chances to be copied but once.
+    b.now = b.now.after_ps(10 * US);
+    b.send(1);
+    b.now = b.now.after_ps(10 * US);
+    assert_eq!(b.ack(u32::MAX, &[2, 3], 10 * US + US / 10).lost_pkts, 2);
+    assert_eq!(copy(&mut b, Copies::All), None, "the repairs have not left");
+    while b.path.send_retransmit(b.now, &b.cfg).is_some() {}
+    assert_eq!([(); 3].map(|()| copy(&mut b, Copies::Repaired)), [Some(1), Some(0), None]);
 }
 
 #[test]

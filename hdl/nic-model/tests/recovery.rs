@@ -47,8 +47,8 @@ const CABLE: Cable = Cable {
 #[test]
 fn copies_in_idle_time_hide_the_loss_of_synchronous_messages() {
     let lossy = Cable { loss_ppm: 10_000, ..CABLE };
-    for (len, want) in [(64 << 10, 95), (1 << 20, 89)] {
-        let count = if len > 1 << 18 { 80 } else { 400 };
+    for (len, want) in [(64 << 10, 96), (1 << 20, 90)] {
+        let count = if len > 1 << 18 { 300 } else { 400 };
         let total = |times: &[u64]| times.iter().sum::<u64>();
         let (clean, b) = synchronous(1, CABLE, len, count, true);
         assert_eq!(b.nics[0].counters().get(Counter::TxRtxGap), 0);
@@ -58,7 +58,7 @@ fn copies_in_idle_time_hide_the_loss_of_synchronous_messages() {
         let (without, _) = synchronous(1, lossy, len, count, false);
         assert!(total(&without) > total(&times), "{len} bytes");
         let (p99, p99_clean) = (times[times.len() * 99 / 100], clean[clean.len() * 99 / 100]);
-        assert!(p99 * 10 <= p99_clean * 25, "{len} bytes: p99 {p99} of {p99_clean}");
+        assert!(p99 * 10 <= p99_clean * 13, "{len} bytes: p99 {p99} of {p99_clean}");
     }
 }
 
@@ -203,6 +203,130 @@ fn no_copies_are_sent_while_the_receiver_limits_the_sender() {
     }
     assert_eq!(b.nics[0].counters().get(Counter::TxRedundant), early);
     assert!(b.now > Time(0));
+}
+
+/// Reports every frame that leaves side 0 with what it is: sequence number of path 0 for data, none for a marker.
+fn watch(b: &mut Bench<VirtualMemory>) -> std::rc::Rc<std::cell::RefCell<Vec<(u64, Option<u32>)>>> {
+    let seen = std::rc::Rc::new(std::cell::RefCell::new(Vec::new()));
+    let to = seen.clone();
+    b.hook = Some(Box::new(move |now, side, _, f| {
+        match (side, parse(f, &ANY).map(|p| (p.pseq.get(), p.body))) {
+            (0, Ok((psn, Body::Write(..)))) => to.borrow_mut().push((now.0, Some(psn))),
+            (0, Ok((_, Body::ProbeReq { .. }))) => to.borrow_mut().push((now.0, None)),
+            _ => {}
+        }
+        Fate::Pass
+    }));
+    seen
+}
+
+#[test]
+fn markers_are_sent_twice_while_the_card_sees_losses_and_once_otherwise() {
+    let mut b = Bench::with_memory(1, CABLE, 1, 1 << 30, [VirtualMemory::default(); 2]);
+    let [tx, _] = b.connect(0, 1, |_, c| c.transport.idle_redundancy = false);
+    let markers = |b: &mut Bench<VirtualMemory>| {
+        let seen = watch(b);
+        b.nics[0].post_send(b.now, tx, 1, write(4096)).expect("room");
+        b.run(50 * US);
+        assert!(b.nics[0].poll_completion(0).is_some());
+        let count = seen.borrow().iter().filter(|s| s.1.is_none()).count();
+        count
+    };
+    assert_eq!(markers(&mut b), 1);
+    // Of four packets the second is lost once.
+    let mut count = 0;
+    b.hook = Some(Box::new(move |_, side, _, _| {
+        count += u32::from(side == 0);
+        if side == 0 && count == 2 {
+            Fate::Drop
+        } else {
+            Fate::Pass
+        }
+    }));
+    b.nics[0].post_send(b.now, tx, 1, write(16_384)).expect("room");
+    b.run(100 * US);
+    assert!(b.nics[0].poll_completion(0).is_some());
+    assert_eq!((b.nics[0].counters().get(Counter::TxRtxGap), markers(&mut b)), (1, 2));
+    b.run(1_000 * US);
+    assert_eq!(markers(&mut b), 1, "a millisecond later");
+}
+
+#[test]
+fn a_lost_marker_costs_a_round_trip_and_not_a_fixed_time() {
+    // A round trip of 2 us; the last packet is lost, and its marker.
+    let cable = Cable { delay_ps: US, ..CABLE };
+    let mut b = Bench::with_memory(1, cable, 1, 1 << 30, [VirtualMemory::default(); 2]);
+    let [tx, _] = b.connect(0, 4, |_, c| c.transport.idle_redundancy = false);
+    for _ in 0..40 {
+        b.nics[0].post_send(b.now, tx, 1, write(40_960)).expect("room");
+        b.run(100 * US);
+        assert!(b.nics[0].poll_completion(0).is_some());
+    }
+    let (mut lost_path, mut is_marker_lost) = (None, false);
+    b.hook = Some(Box::new(move |_, side, _, f| match parse(f, &ANY).map(|p| (p.path, p.rtx, p.body)) {
+        Ok((path, false, Body::Write(m, _))) if m.last => {
+            lost_path = Some(path);
+            Fate::Drop
+        }
+        Ok((path, _, Body::ProbeReq { .. })) if side == 0 && lost_path == Some(path) && !is_marker_lost => {
+            is_marker_lost = true;
+            Fate::Drop
+        }
+        _ => Fate::Pass,
+    }));
+    let start = b.now;
+    b.nics[0].post_send(b.now, tx, 1, write(40_960)).expect("room");
+    assert!(b.run_until(1000 * US, |b| b.nics[0].poll_completion(0).is_some()));
+    let took = b.now.since_ps(start);
+    assert!(took < 9 * US, "{took}: sending, a wait of 3 us, a round trip to find out and one to repair");
+    assert_eq!(b.nics[0].counters().get(Counter::PathRto), 0);
+}
+
+#[test]
+fn under_a_hint_repairs_are_copied_at_its_pace_and_everything_only_where_much_is_lost() {
+    let run = |loss_ppm: u64| {
+        let cable = Cable { loss_ppm, ..CABLE };
+        let mut b = Bench::with_memory(3, cable, 1, 1 << 30, [VirtualMemory::default(); 2]);
+        let conns = [0, 1].map(|n| b.connect(n, 12, |_, _| ())[0]);
+        for _ in 0..120 {
+            for conn in conns {
+                b.nics[0].post_send(b.now, conn, 1, write(128 << 10)).expect("room");
+            }
+            b.run(9 * US);
+        }
+        b.run(1000 * US);
+        assert_eq!(b.completions(0, 0).len(), 240, "{loss_ppm} ppm");
+        let c = b.nics[0].counters();
+        (c.get(Counter::TxRedundant), c.get(Counter::TxRtxGap) + c.get(Counter::TxRtxRto))
+    };
+    let ((few, repairs), (many, _)) = (run(10_000), run(100_000));
+    assert!(few > 0 && few < 3 * repairs, "{few} copies, {repairs} repairs");
+    assert!(many > 10 * few, "{many} copies of everything, {few} of repairs");
+}
+
+#[test]
+fn a_window_spent_by_the_connection_asks_for_acknowledgements_at_once() {
+    // A hint of a few packets over twelve paths: no path ever has the four packets that make a receiver answer.
+    let mut b = Bench::with_memory(1, CABLE, 1, 1 << 30, [VirtualMemory::default(); 2]);
+    let conns: Vec<_> = (0..16).map(|n| b.connect(n, 12, |_, _| ())[0]).collect();
+    for conn in &conns {
+        b.nics[0].post_send(b.now, *conn, 1, write(4 << 20)).expect("room");
+    }
+    b.run(200 * US);
+    let asked = std::rc::Rc::new(std::cell::RefCell::new([0; 2]));
+    let to = asked.clone();
+    b.hook = Some(Box::new(move |_, side, _, f| {
+        if let (0, Ok((ack_req, Body::Write(..)))) = (side, parse(f, &ANY).map(|p| (p.ack_req, p.body))) {
+            to.borrow_mut()[usize::from(ack_req)] += 1;
+        }
+        Fate::Pass
+    }));
+    let before = b.mems[1].written_bytes;
+    b.run(100 * US);
+    let [held, asked] = *asked.borrow();
+    assert!(asked > 0 && asked + held > 0, "{asked} of {}", asked + held);
+    let mbps = (b.mems[1].written_bytes - before) * 8_000_000 / (100 * US);
+    assert!(mbps > 370_000, "{mbps} Mb/s");
 }
 
 #[test]

@@ -142,12 +142,14 @@ constants! {
     tunable RETRY_LIMIT: u32 = 7, "timeouts", 0..=15, "IBTA";
     /// Time for which the smallest round trip is remembered, at least.
     tunable MIN_RTT_PERIOD_NS: u32 = 10000000, "ns", 1000..=4000000000, "routes change";
-    /// What a probe waits for longer than one smoothed round trip.
-    tunable TLP_EXTRA_NS: u32 = 10000, "ns", 0..=1000000, "an acknowledgement held back, and a queue";
+    /// What the probe timeout allows for the jitter of a round trip, at least.
+    tunable TLP_SLACK_NS: u32 = 1000, "ns", 0..=1000000, "some full frames ahead in a queue, which a round trip that did not vary so far does not show";
     /// Shortest wait before a probe.
-    tunable TLP_MIN_NS: u32 = 15000, "ns", 1000..=1000000000, "above the delay of an acknowledgement and the jitter of a host";
+    tunable TLP_MIN_NS: u32 = 3000, "ns", 1000..=1000000000, "below this a round trip is the card's own time; a probe too many costs 98 bytes";
     /// Probes by timer before a timeout counts.
     tunable TLP_LIMIT: u32 = 3, "probes", 0..=15, "a probe or its answer may be lost, three in a row seldom are";
+    /// Time after a loss in which a card expects others.
+    tunable LOSS_MEMORY_NS: u32 = 1000000, "ns", 0..=4000000000, "at 400 Gb/s a link that loses one packet in a thousand shows a loss every 85 us";
     /// Wait after a temporary refusal, and between two requests for credit.
     tunable RNR_NS: u32 = 100000, "ns", 1000..=1000000000, "one round trip would busy both sides, and a host wakes in tens of us";
     /// Temporary refusals of one message in a row that are borne.

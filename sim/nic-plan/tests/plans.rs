@@ -60,6 +60,15 @@ fn queued_messages_reach_their_figures() {
     assert_met(&plan, &run(&plan, 2));
 }
 
+#[test]
+fn synchronous_messages_reach_their_figures() {
+    let mut plan = read("sync-messages.toml");
+    let cases = ["64 KiB, no loss", "64 KiB, 1 % loss", "8 MiB, no loss", "8 MiB, 1 % loss"].map(String::from);
+    plan.select(&cases, &["metaroce".into()]);
+    assert_eq!(plan.expects.len(), 4);
+    assert_met(&plan, &run(&plan, 2));
+}
+
 /// Every plan, our transport, about ten minutes of CPU time: `RUN_SLOW=1`.
 #[test]
 fn every_headline_is_reached() {

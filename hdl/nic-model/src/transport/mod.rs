@@ -15,6 +15,9 @@ pub mod rtt;
 /// Congestion control.
 pub mod cc;
 
+/// What a card loses.
+pub mod loss_meter;
+
 /// One path, sender side.
 pub mod path;
 

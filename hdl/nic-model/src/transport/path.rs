@@ -12,13 +12,15 @@
 use super::bitmap::Bitmap;
 use super::cc::{AckSample, CongestionControl, PathCc, Q};
 use super::rtt::Rtt;
-use super::window::{AckError, Cause, Desc, SendWindow};
+use super::window::{AckError, Cause, CopyState, Desc, Finding, SendWindow};
 use crate::config::TransportConfig;
 use crate::footprint::of_queue;
-use crate::time::{Ticks, Time, NS_PS};
+use crate::time::{Ticks, Time};
 use alloc::collections::VecDeque;
-use nic_spec::consts::TLP_EXTRA_NS;
 use nic_spec::num::Psn;
+
+/// Probes that follow each other at the same distance; after them it doubles.
+const STEADY_PROBES: u8 = 5;
 
 /// Health of a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -89,6 +91,8 @@ pub struct AckOutcome {
     pub acked_pkts: u32,
     /// Packets found lost and queued for retransmission.
     pub lost_pkts: u32,
+    /// Packets of whose two transmissions the earlier one was found lost.
+    pub single_pkts: u32,
     /// Packets marked since the last acknowledgement.
     pub ce_pkts: u32,
     /// Round trip of the trigger, receiver residency taken off, ps.
@@ -97,6 +101,15 @@ pub struct AckOutcome {
     pub late_ticks: Option<u32>,
     /// The trigger repeated what the receiver had, only because of a gap.
     pub was_spurious: bool,
+}
+
+/// Which packets may be copied in idle time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Copies {
+    /// All of which one transmission is under way.
+    All,
+    /// Of those the ones of which a transmission was lost.
+    Repaired,
 }
 
 /// What the path's timer asks for.
@@ -149,11 +162,15 @@ pub struct TxPath {
     failed_reaims: u8,
     /// What the timer counts from: the last transmission or acknowledgement.
     base: Time,
+    /// Since when packets are outstanding and nothing was heard.
+    silent_since: Time,
     /// Of what is outstanding from here on, nothing may be copied in idle time.
     copy_from: Psn,
     /// Outstanding packets that wait for a refusal to pass.
     parked_pkts: u32,
     ce_last: u16,
+    /// The last packet or probe asks for an acknowledgement at once.
+    pub is_ack_asked: bool,
     /// Data left after the last marker.
     marker_owed: bool,
     /// Congestion state.
@@ -190,7 +207,9 @@ impl TxPath {
             failed_reaims: 0,
             marker_owed: false,
             copy_from: first,
+            is_ack_asked: false,
             base: Time::ZERO,
+            silent_since: Time::ZERO,
             skip_until: Time::ZERO,
             reaimed_at: None,
             loss_window: (0, 0),
@@ -232,7 +251,7 @@ impl TxPath {
     /// Takes the next sequence number for a new packet.
     pub fn send_new(&mut self, now: Time, desc: Desc, cfg: &TransportConfig) -> Psn {
         if self.window.in_flight_pkts() == 0 {
-            self.tlp_count = 0;
+            (self.tlp_count, self.silent_since) = (0, now);
             if self.base != Time::ZERO && now.since_ps(self.base) > cfg.idle_restart_ps {
                 // What the window was learnt from is long past.
                 self.cc.set_cwnd_q(self.cc.cwnd_q.min(cfg.path_init_pkts << Q), cfg.path_cap_pkts);
@@ -270,10 +289,12 @@ impl TxPath {
             entry.queued = false;
             entry.gap_resent = entry.cause == Cause::Gap;
             entry.retries = entry.retries.saturating_add(1);
-            // Copying a repair at once would only hide from the gap rule that it was lost too.
-            entry.redundant = true;
-            (entry.tx_ts, entry.epoch) = (ticks, epoch);
+            // What a timer repeats may not have been lost at all.
+            entry.is_repaired = entry.gap_resent;
+            entry.copy = if entry.gap_resent { CopyState::Past } else { CopyState::UnderWay };
+            (entry.older_ts, entry.tx_ts, entry.epoch) = (entry.tx_ts, ticks, epoch);
             let (desc, cause) = (entry.desc, entry.cause);
+            self.may_copy(psn);
             self.base = now;
             self.marker_owed = true;
             self.stats.rtx_pkts += 1;
@@ -302,16 +323,32 @@ impl TxPath {
             self.parked_pkts -= 1;
             self.rtx.push_back(psn);
             self.base = self.base.max(now);
+            self.silent_since = self.silent_since.max(now);
+        }
+    }
+
+    /// One transmission of `psn` is under way, so it is among those that may be copied.
+    fn may_copy(&mut self, psn: Psn) {
+        let una = self.window.una();
+        let (from, next) = (self.copy_from.distance_from(una), psn.next().distance_from(una));
+        if from > self.window.span_pkts() || next > from {
+            self.copy_from = psn.next();
         }
     }
 
     /// The newest outstanding packet that may be copied, and the clock of its last transmission.
-    pub fn redundancy_candidate(&mut self) -> Option<(Psn, Ticks)> {
+    pub fn redundancy_candidate(&mut self, copies: Copies) -> Option<(Psn, Ticks)> {
+        if copies == Copies::Repaired {
+            let of = |psn: Psn| self.window.entry(psn).map(|e| (psn, e));
+            let mut entries = self.window.outstanding().rev().filter_map(of);
+            let found = entries.find(|(_, e)| e.is_repaired && e.is_single());
+            return found.map(|(psn, e)| (psn, e.tx_ts));
+        }
         // Copies go from the newest to the oldest, so what was passed over once need not be looked at again.
         let una = self.window.una();
         for i in (0..self.copy_from.distance_from(una).min(self.window.span_pkts())).rev() {
             let psn = una + i;
-            let candidate = self.window.entry(psn).filter(|e| !e.redundant && e.retries == 0 && !e.queued);
+            let candidate = self.window.entry(psn).filter(|e| e.is_single());
             if let Some(e) = candidate {
                 self.copy_from = psn.next();
                 return Some((psn, e.tx_ts));
@@ -327,7 +364,7 @@ impl TxPath {
         for i in 0..self.window.span_pkts() {
             let psn = self.window.una() + i;
             if let Some(e) = self.window.entry_mut(psn) {
-                e.redundant = false;
+                e.copy = CopyState::Past;
             }
         }
     }
@@ -336,8 +373,11 @@ impl TxPath {
     pub fn send_redundant(&mut self, now: Time, psn: Psn, cfg: &TransportConfig) -> Option<Desc> {
         let (epoch, ticks) = (self.epoch, now.ticks(cfg.tick_ps));
         let entry = self.window.entry_mut(psn)?;
-        entry.redundant = true;
-        (entry.tx_ts, entry.epoch) = (ticks, epoch);
+        // Nothing proves what became of a transmission by another route.
+        entry.copy = if entry.epoch == epoch { CopyState::UnderWay } else { CopyState::Past };
+        // A duplicate of it says nothing about reordering any more.
+        entry.gap_resent = false;
+        (entry.older_ts, entry.tx_ts, entry.epoch) = (entry.tx_ts, ticks, epoch);
         let desc = entry.desc;
         self.base = now;
         // Another marker after the copies, since a copy looks like a packet under way until something later answers.
@@ -356,7 +396,7 @@ impl TxPath {
 
     /// A marker or probe is on its way to the port.
     pub fn sent_marker(&mut self, now: Time) {
-        self.marker_owed = false;
+        (self.marker_owed, self.is_ack_asked) = (false, true);
         self.base = now;
     }
 
@@ -431,8 +471,17 @@ impl TxPath {
             self.state = PathState::Active;
         }
         let before = self.rtx.len();
-        let rtx = &mut self.rtx;
-        self.window.find_lost(ack.ts_echo, ack.epoch, ctx.reorder_ticks, |psn| rtx.push_back(psn));
+        let (rtx, mut single) = (&mut self.rtx, None);
+        self.window.find_lost(ack.ts_echo, ack.epoch, ctx.reorder_ticks, |psn, finding| match finding {
+            Finding::Lost => rtx.push_back(psn),
+            Finding::Single => {
+                outcome.single_pkts += 1;
+                single = Some(psn);
+            }
+        });
+        if let Some(newest) = single {
+            self.may_copy(newest);
+        }
         if self.reaimed_at.is_some_and(|at| now.since_ps(at) > srtt_ps) {
             self.adopt_older_epochs();
         }
@@ -452,7 +501,7 @@ impl TxPath {
             return None;
         }
         let later = self.window.recent(high)?;
-        (later.epoch == ack.epoch && later.retries == 0 && !later.redundant && later.tx_ts.is_after_by(ack.ts_echo, 0))
+        (later.epoch == ack.epoch && later.is_first() && later.tx_ts.is_after_by(ack.ts_echo, 0))
             .then(|| later.tx_ts.since(ack.ts_echo))
     }
 
@@ -466,6 +515,7 @@ impl TxPath {
         }
         (self.tlp_count, self.silent_rtos, self.failed_reaims) = (0, 0, 0);
         self.base = self.base.max(now);
+        self.silent_since = self.silent_since.max(now);
     }
 
     /// One round trip after a re-aim, what was sent before it and is still missing went down with the old route.
@@ -506,12 +556,37 @@ impl TxPath {
         base.saturating_mul(1 << self.silent_rtos.min(30)).min(cfg.rto_max_ps)
     }
 
-    /// True when the next expiry is a probe rather than a timeout.
-    const fn probes_next(&self, cfg: &TransportConfig) -> bool {
-        self.tlp_count < cfg.tlp_limit && self.silent_rtos == 0
+    /// How long the answer to the last packet may take: a round trip with its jitter, and the receiver's own delay
+    /// unless it was asked not to wait.
+    fn answer_ps(&self, conn_srtt_ps: u64, cfg: &TransportConfig) -> u64 {
+        // Of another path's round trip nothing is known but its size.
+        let (srtt_ps, jitter_ps) = match (self.rtt.srtt_ps(), self.rtt.rto_ps()) {
+            (Some(srtt_ps), Some(rto_ps)) => (srtt_ps, rto_ps - srtt_ps),
+            _ => (conn_srtt_ps, conn_srtt_ps),
+        };
+        let held_ps = if self.is_ack_asked { 0 } else { cfg.ack_delay_ps };
+        (srtt_ps + jitter_ps.max(cfg.tlp_slack_ps) + held_ps).max(cfg.tlp_min_ps)
     }
 
-    /// When the timer is due: a tail-loss probe first, the retransmission timeout once the probes are used up.
+    /// When the timer is due, and whether it asks for a probe then: `tlp_limit` of them at least, and more until the
+    /// path was silent for the retransmission timeout.
+    fn expiry(&self, conn_srtt_ps: Option<u64>, cfg: &TransportConfig) -> (Time, bool) {
+        let rto_ps = self.rto_ps(conn_srtt_ps, cfg);
+        let srtt_ps = self.rtt.srtt_ps().or(conn_srtt_ps).filter(|_| cfg.tlp_limit > 0 && self.silent_rtos == 0);
+        let Some(srtt_ps) = srtt_ps else { return (self.base.after_ps(rto_ps), false) };
+        let answer_ps = self.answer_ps(srtt_ps, cfg);
+        let doublings = self.tlp_count.saturating_sub(STEADY_PROBES - 1).min(16);
+        let probe_at = self.base.after_ps(answer_ps << doublings);
+        let timeout_at = self.silent_since.after_ps(rto_ps);
+        if self.tlp_count < cfg.tlp_limit || probe_at < timeout_at {
+            (probe_at, true)
+        } else {
+            // The last probe had its time, too.
+            (timeout_at.max(self.base.after_ps(answer_ps)), false)
+        }
+    }
+
+    /// When the timer is due: tail-loss probes first, then the retransmission timeout.
     pub fn deadline(&self, conn_srtt_ps: Option<u64>, cfg: &TransportConfig) -> Time {
         if self.window.in_flight_pkts() == self.parked_pkts {
             // What the receiver refused for now is not missing.
@@ -520,12 +595,7 @@ impl TxPath {
         if self.state == PathState::Dead {
             return self.base.after_ps(cfg.probe_interval_ps);
         }
-        match self.rtt.srtt_ps().or(conn_srtt_ps) {
-            Some(srtt_ps) if self.probes_next(cfg) => {
-                self.base.after_ps((2 * srtt_ps).max(srtt_ps + u64::from(TLP_EXTRA_NS) * NS_PS).max(cfg.tlp_min_ps))
-            }
-            _ => self.base.after_ps(self.rto_ps(conn_srtt_ps, cfg)),
-        }
+        self.expiry(conn_srtt_ps, cfg).0
     }
 
     /// The timer may be due.
@@ -539,14 +609,16 @@ impl TxPath {
         if now < self.deadline(conn_srtt_ps, cfg) {
             return TimerAction::None;
         }
+        let (_, is_probe) = self.expiry(conn_srtt_ps, cfg);
         self.base = now;
         if self.state == PathState::Dead {
             self.silent_rtos = self.silent_rtos.saturating_add(1);
             self.queue_oldest();
             return TimerAction::Reaim;
         }
-        if self.rtt.srtt_ps().or(conn_srtt_ps).is_some() && self.probes_next(cfg) {
-            self.tlp_count += 1;
+        if is_probe {
+            self.tlp_count = self.tlp_count.saturating_add(1);
+            self.is_ack_asked = true;
             return TimerAction::Probe;
         }
         self.stats.rto_count += 1;
@@ -593,7 +665,7 @@ impl TxPath {
         self.tlp_count = 0;
         self.failed_reaims = self.failed_reaims.saturating_add(1);
         self.reaimed_at = Some(now);
-        self.base = now;
+        (self.base, self.silent_since) = (now, now);
         self.stats.reaim_count += 1;
         self.queue_oldest();
     }

@@ -47,6 +47,18 @@ pub enum Cause {
     Timer,
 }
 
+/// Transmissions of a packet besides the one that was sent last, as far as nothing shows them to be lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CopyState {
+    /// There never was one.
+    #[default]
+    Never,
+    /// There is one.
+    UnderWay,
+    /// There was one.
+    Past,
+}
+
 /// One packet that stands out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InFlight {
@@ -66,8 +78,33 @@ pub struct InFlight {
     pub cause: Cause,
     /// Its last transmission was triggered by a gap: a duplicate of it speaks of reordering.
     pub gap_resent: bool,
-    /// It was sent once more, in idle time or for a loss: no further copy in idle time.
-    pub redundant: bool,
+    /// A transmission of it was lost.
+    pub is_repaired: bool,
+    /// Whether a copy of it is under way: then there is none in idle time.
+    pub copy: CopyState,
+    /// Clock of the earlier of two transmissions under way.
+    pub older_ts: Ticks,
+}
+
+impl InFlight {
+    /// True when it was sent once and never again.
+    pub fn is_first(&self) -> bool {
+        self.retries == 0 && self.copy == CopyState::Never
+    }
+
+    /// True when its last transmission is the only one under way.
+    pub fn is_single(&self) -> bool {
+        !self.queued && self.copy != CopyState::UnderWay
+    }
+}
+
+/// What an acknowledgement shows of a packet that it does not acknowledge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finding {
+    /// Every transmission of it was lost.
+    Lost,
+    /// Of two transmissions the earlier one was lost.
+    Single,
 }
 
 /// Why an acknowledgement was not taken.
@@ -297,25 +334,30 @@ impl SendWindow {
         Ok(count)
     }
 
-    /// Calls `lost` for every packet that an acknowledgement of `epoch` echoing `echo` shows to be lost, oldest first:
-    /// last sent in that epoch, more than `reorder_ticks` before `echo`, and not already queued for retransmission.
-    pub fn find_lost(&mut self, echo: Ticks, epoch: u8, reorder_ticks: u32, mut lost: impl FnMut(Psn)) {
+    /// Calls `found` for every packet of which an acknowledgement of `epoch` echoing `echo` shows a transmission to be
+    /// lost, oldest first: sent in that epoch, more than `reorder_ticks` before `echo`, and not already queued for
+    /// retransmission.
+    pub fn find_lost(&mut self, echo: Ticks, epoch: u8, reorder_ticks: u32, mut found: impl FnMut(Psn, Finding)) {
         let una = self.una;
         if una == self.nxt {
             return;
         }
         let oldest = &self.ring[self.slot(una)];
-        if oldest.retries == 0 && !oldest.redundant && oldest.tx_ts.is_after_by(echo, 0) {
+        if oldest.is_first() && oldest.tx_ts.is_after_by(echo, 0) {
             return;
         }
         for i in self.acked.zeros_below(self.span_pkts()) {
             let psn = una + i;
             let slot = self.slot(psn);
             let entry = &mut self.ring[slot];
-            if entry.epoch == epoch && !entry.queued && echo.is_after_by(entry.tx_ts, reorder_ticks) {
+            let is_candidate = entry.epoch == epoch && !entry.queued;
+            if is_candidate && echo.is_after_by(entry.tx_ts, reorder_ticks) {
                 (entry.queued, entry.cause) = (true, Cause::Gap);
-                lost(psn);
-            } else if entry.retries == 0 && !entry.redundant && entry.tx_ts.is_after_by(echo, 0) {
+                found(psn, Finding::Lost);
+            } else if is_candidate && entry.copy == CopyState::UnderWay && echo.is_after_by(entry.older_ts, reorder_ticks) {
+                (entry.copy, entry.is_repaired) = (CopyState::Past, true);
+                found(psn, Finding::Single);
+            } else if entry.is_first() && entry.tx_ts.is_after_by(echo, 0) {
                 // First transmissions leave in order, and a resent packet's clock only grows: all that follow are later.
                 break;
             }
@@ -344,10 +386,18 @@ mod tests {
         Ok(got)
     }
 
-    fn lost(w: &mut SendWindow, echo: u32) -> Vec<u32> {
+    fn found(w: &mut SendWindow, echo: u32, what: Finding) -> Vec<u32> {
         let mut got = Vec::new();
-        w.find_lost(Ticks(echo), 0, 0, |p| got.push(p.get()));
+        w.find_lost(Ticks(echo), 0, 0, |p, finding| {
+            if finding == what {
+                got.push(p.get());
+            }
+        });
         got
+    }
+
+    fn lost(w: &mut SendWindow, echo: u32) -> Vec<u32> {
+        found(w, echo, Finding::Lost)
     }
 
     #[test]
@@ -389,6 +439,18 @@ mod tests {
         (e.queued, e.tx_ts, e.retries) = (false, Ticks(200), 1);
         assert_eq!(lost(&mut w, 160), [5], "passed by a later first transmission");
         assert_eq!(lost(&mut w, 210), [2], "the retransmission was passed too");
+    }
+
+    #[test]
+    fn of_a_packet_sent_twice_each_transmission_is_found_lost_once() {
+        let mut w = window(0, 6);
+        assert_eq!(ack(&mut w, 1, &[1]), Ok(alloc::vec![0, 1, 3]));
+        let e = w.entry_mut(Psn::new(2)).expect("still out");
+        (e.older_ts, e.tx_ts, e.copy) = (e.tx_ts, Ticks(135), CopyState::UnderWay);
+        assert_eq!(found(&mut w, 120, Finding::Single), [], "its own first transmission was heard of, not later ones");
+        assert_eq!(found(&mut w, 130, Finding::Single), [2]);
+        assert_eq!((found(&mut w, 134, Finding::Single), lost(&mut w, 134)), (alloc::vec![], alloc::vec![]));
+        assert_eq!(lost(&mut w, 136), [2], "the copy, too");
     }
 
     #[test]
