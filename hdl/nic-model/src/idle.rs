@@ -70,8 +70,8 @@ impl Connection {
             return None;
         }
         let has_room = self.paths.in_flight_pkts() < self.window_pkts(now);
-        let is_free = self.pacer.rate_mbps(now).is_none()
-            || core.losses.is_lossy(now, self.cfg.transport.loss_memory_ps);
+        let is_free =
+            self.pacer.rate_mbps(now).is_none() || core.losses.is_lossy(now, self.cfg.transport.loss_memory_ps);
         // What was lost once is little: copies of it are in nobody's way.
         Some(if has_room && is_free { Copies::All } else { Copies::Repaired })
     }

@@ -363,7 +363,7 @@ impl TxPath {
         self.copy_from = self.window.nxt();
         for i in 0..self.window.span_pkts() {
             let psn = self.window.una() + i;
-            if let Some(e) = self.window.entry_mut(psn) {
+            if let Some(e) = self.window.entry_mut(psn).filter(|e| e.copy == CopyState::UnderWay) {
                 e.copy = CopyState::Past;
             }
         }

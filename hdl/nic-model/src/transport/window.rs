@@ -354,7 +354,10 @@ impl SendWindow {
             if is_candidate && echo.is_after_by(entry.tx_ts, reorder_ticks) {
                 (entry.queued, entry.cause) = (true, Cause::Gap);
                 found(psn, Finding::Lost);
-            } else if is_candidate && entry.copy == CopyState::UnderWay && echo.is_after_by(entry.older_ts, reorder_ticks) {
+            } else if is_candidate
+                && entry.copy == CopyState::UnderWay
+                && echo.is_after_by(entry.older_ts, reorder_ticks)
+            {
                 (entry.copy, entry.is_repaired) = (CopyState::Past, true);
                 found(psn, Finding::Single);
             } else if entry.is_first() && entry.tx_ts.is_after_by(echo, 0) {
