@@ -48,7 +48,7 @@ const CABLE: Cable = Cable {
 fn copies_in_idle_time_hide_the_loss_of_synchronous_messages() {
     let lossy = Cable { loss_ppm: 10_000, ..CABLE };
     for (len, want) in [(64 << 10, 96), (1 << 20, 90)] {
-        let count = if len > 1 << 18 { 300 } else { 400 };
+        let count = if len > 1 << 18 { 160 } else { 400 };
         let total = |times: &[u64]| times.iter().sum::<u64>();
         let (clean, b) = synchronous(1, CABLE, len, count, true);
         assert_eq!(b.nics[0].counters().get(Counter::TxRtxGap), 0);
@@ -232,7 +232,8 @@ fn markers_are_sent_twice_while_the_card_sees_losses_and_once_otherwise() {
         let count = seen.borrow().iter().filter(|s| s.1.is_none()).count();
         count
     };
-    assert_eq!(markers(&mut b), 1);
+    // The first packet fills the window of a path that was never acknowledged.
+    assert_eq!((markers(&mut b), markers(&mut b)), (0, 1));
     // Of four packets the second is lost once.
     let mut count = 0;
     b.hook = Some(Box::new(move |_, side, _, _| {
@@ -278,7 +279,7 @@ fn a_lost_marker_costs_a_round_trip_and_not_a_fixed_time() {
     b.nics[0].post_send(b.now, tx, 1, write(40_960)).expect("room");
     assert!(b.run_until(1000 * US, |b| b.nics[0].poll_completion(0).is_some()));
     let took = b.now.since_ps(start);
-    assert!(took < 9 * US, "{took}: sending, a wait of 3 us, a round trip to find out and one to repair");
+    assert!(took < 12 * US, "{took}: sending, a wait of a round trip, one to find out and one to repair");
     assert_eq!(b.nics[0].counters().get(Counter::PathRto), 0);
 }
 
@@ -306,8 +307,8 @@ fn under_a_hint_repairs_are_copied_at_its_pace_and_everything_only_where_much_is
 
 #[test]
 fn a_window_spent_by_the_connection_asks_for_acknowledgements_at_once() {
-    // A hint of a few packets over twelve paths: no path ever has the four packets that make a receiver answer.
-    let mut b = Bench::with_memory(1, CABLE, 1, 1 << 30, [VirtualMemory::default(); 2]);
+    // A hint of three packets over twelve paths: no path ever has the four packets that make a receiver answer.
+    let mut b = Bench::with_memory(1, Cable { delay_ps: US, ..CABLE }, 1, 1 << 30, [VirtualMemory::default(); 2]);
     let conns: Vec<_> = (0..16).map(|n| b.connect(n, 12, |_, _| ())[0]).collect();
     for conn in &conns {
         b.nics[0].post_send(b.now, *conn, 1, write(4 << 20)).expect("room");

