@@ -416,9 +416,10 @@ NIC_STATIC_ASSERT(sizeof(struct nic_cq_row) == 64, "size of cq_row");
 #define NIC_RTO_NS_MAX 8000000000ull /* Largest retransmission timeout after doubling. [ns] */
 #define NIC_RETRY_LIMIT 7u /* Timeouts in a row on one path after which its connection may fail. [timeouts] */
 #define NIC_MIN_RTT_PERIOD_NS 10000000u /* Time for which the smallest round trip is remembered, at least. [ns] */
-#define NIC_TLP_EXTRA_NS 10000u /* What a probe waits for longer than one smoothed round trip. [ns] */
-#define NIC_TLP_MIN_NS 15000u /* Shortest wait before a probe. [ns] */
+#define NIC_TLP_SLACK_NS 1000u /* What the probe timeout allows for the jitter of a round trip, at least. [ns] */
+#define NIC_TLP_MIN_NS 3000u /* Shortest wait before a probe. [ns] */
 #define NIC_TLP_LIMIT 3u /* Probes by timer before a timeout counts. [probes] */
+#define NIC_LOSS_MEMORY_NS 1000000u /* Time after a loss in which a card expects others. [ns] */
 #define NIC_RNR_NS 100000u /* Wait after a temporary refusal, and between two requests for credit. [ns] */
 #define NIC_RNR_RETRY_LIMIT 7u /* Temporary refusals of one message in a row that are borne. [refusals] */
 #define NIC_REORDER_DECAY_RTTS 128u /* Round trips without evidence after which the tolerance of reordering falls. [SRTT] */

@@ -12,7 +12,7 @@
 use super::bitmap::Bitmap;
 use super::cc::{AckSample, CongestionControl, PathCc, Q};
 use super::rtt::Rtt;
-use super::window::{AckError, Cause, CopyState, Desc, Finding, SendWindow};
+use super::window::{AckError, Cause, CopyState, Desc, Finding, Mark, SendWindow};
 use crate::config::TransportConfig;
 use crate::footprint::of_queue;
 use crate::time::{Ticks, Time};
@@ -287,14 +287,15 @@ impl TxPath {
         while let Some(psn) = self.rtx.pop_front() {
             let (epoch, ticks) = (self.epoch, now.ticks(cfg.tick_ps));
             let Some(entry) = self.window.entry_mut(psn) else { continue };
-            entry.queued = false;
-            entry.gap_resent = entry.cause == Cause::Gap;
+            let is_gap = entry.marks.cause() == Cause::Gap;
+            entry.marks.set(Mark::Queued, false);
+            entry.marks.set(Mark::GapResent, is_gap);
             entry.retries = entry.retries.saturating_add(1);
             // What a timer repeats may not have been lost at all.
-            entry.is_repaired = entry.gap_resent;
-            entry.copy = if entry.gap_resent { CopyState::Past } else { CopyState::UnderWay };
+            entry.marks.set(Mark::Repaired, is_gap);
+            entry.copy = if is_gap { CopyState::Past } else { CopyState::UnderWay };
             (entry.older_ts, entry.tx_ts, entry.epoch) = (entry.tx_ts, ticks, epoch);
-            let (desc, cause) = (entry.desc, entry.cause);
+            let (desc, cause) = (entry.desc, entry.marks.cause());
             self.may_copy(psn);
             self.base = now;
             self.marker_owed = true;
@@ -307,10 +308,10 @@ impl TxPath {
     /// Takes `psn` out of the retransmit queue's care until [`resume`](Self::resume): the receiver refused it for now.
     /// False when it is there already or not outstanding.
     pub fn park(&mut self, psn: Psn) -> bool {
-        let Some(entry) = self.window.entry_mut(psn).filter(|e| !e.parked) else { return false };
-        entry.parked = true;
+        let Some(entry) = self.window.entry_mut(psn).filter(|e| !e.marks.has(Mark::Parked)) else { return false };
+        entry.marks.set(Mark::Parked, true);
         self.parked_pkts += 1;
-        if core::mem::replace(&mut entry.queued, true) {
+        if entry.marks.set(Mark::Queued, true) {
             self.rtx.retain(|p| *p != psn);
         }
         true
@@ -318,9 +319,9 @@ impl TxPath {
 
     /// Queues a parked packet for retransmission.
     pub fn resume(&mut self, now: Time, psn: Psn) {
-        if let Some(entry) = self.window.entry_mut(psn).filter(|e| e.parked) {
-            entry.parked = false;
-            (entry.queued, entry.cause) = (true, Cause::Timer);
+        if let Some(entry) = self.window.entry_mut(psn).filter(|e| e.marks.has(Mark::Parked)) {
+            entry.marks.set(Mark::Parked, false);
+            entry.marks.queue(Cause::Timer);
             self.parked_pkts -= 1;
             self.rtx.push_back(psn);
             self.base = self.base.max(now);
@@ -342,7 +343,7 @@ impl TxPath {
         if copies == Copies::Repaired {
             let of = |psn: Psn| self.window.entry(psn).map(|e| (psn, e));
             let mut entries = self.window.outstanding().rev().filter_map(of);
-            let found = entries.find(|(_, e)| e.is_repaired && e.is_single());
+            let found = entries.find(|(_, e)| e.marks.has(Mark::Repaired) && e.is_single());
             return found.map(|(psn, e)| (psn, e.tx_ts));
         }
         // Copies go from the newest to the oldest, so what was passed over once need not be looked at again.
@@ -377,7 +378,7 @@ impl TxPath {
         // Nothing proves what became of a transmission by another route.
         entry.copy = if entry.epoch == epoch { CopyState::UnderWay } else { CopyState::Past };
         // A duplicate of it says nothing about reordering any more.
-        entry.gap_resent = false;
+        entry.marks.set(Mark::GapResent, false);
         (entry.older_ts, entry.tx_ts, entry.epoch) = (entry.tx_ts, ticks, epoch);
         let desc = entry.desc;
         self.base = now;
@@ -420,13 +421,13 @@ impl TxPath {
             None => {
                 let parked_pkts = &mut self.parked_pkts;
                 self.window.acknowledge(ack.cum, &ack.sack, |_, e| {
-                    *parked_pkts -= u32::from(e.parked);
+                    *parked_pkts -= u32::from(e.marks.has(Mark::Parked));
                     acked(e.desc);
                 })?
             }
         };
         let mut outcome = AckOutcome { acked_pkts, ..AckOutcome::default() };
-        if ack.dup && self.window.recent(ack.trig).is_some_and(|e| e.gap_resent) {
+        if ack.dup && self.window.recent(ack.trig).is_some_and(|e| e.marks.has(Mark::GapResent)) {
             outcome.was_spurious = true;
             self.stats.spurious_pkts += 1;
         }
@@ -525,8 +526,8 @@ impl TxPath {
         self.reaimed_at = Time::NEVER;
         for i in 0..self.window.span_pkts() {
             let psn = self.window.una() + i;
-            if let Some(e) = self.window.entry_mut(psn).filter(|e| e.epoch != epoch && !e.queued) {
-                (e.queued, e.cause) = (true, Cause::Timer);
+            if let Some(e) = self.window.entry_mut(psn).filter(|e| e.epoch != epoch && !e.marks.has(Mark::Queued)) {
+                e.marks.queue(Cause::Timer);
                 self.rtx.push_back(psn);
             }
         }
@@ -636,11 +637,11 @@ impl TxPath {
     }
 
     fn queue_oldest(&mut self) {
-        let is_parked = |psn: &Psn| self.window.entry(*psn).is_some_and(|e| e.parked);
+        let is_parked = |psn: &Psn| self.window.entry(*psn).is_some_and(|e| e.marks.has(Mark::Parked));
         let Some(psn) = self.window.outstanding().find(|psn| !is_parked(psn)) else { return };
         if let Some(entry) = self.window.entry_mut(psn) {
-            if !core::mem::replace(&mut entry.queued, true) {
-                entry.cause = Cause::Timer;
+            if !entry.marks.has(Mark::Queued) {
+                entry.marks.queue(Cause::Timer);
                 self.rtx.push_front(psn);
             }
         }

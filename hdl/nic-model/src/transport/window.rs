@@ -59,6 +59,55 @@ pub enum CopyState {
     Past,
 }
 
+/// A part of a packet's condition that holds or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Mark {
+    /// It waits in the retransmit queue, or for a refusal to pass.
+    Queued = 1,
+    /// It waits for a refusal to pass.
+    Parked = 2,
+    /// It waits because of a timer, not of a gap.
+    ByTimer = 4,
+    /// Its last transmission was triggered by a gap: a duplicate of it speaks of reordering.
+    GapResent = 8,
+    /// A transmission of it was lost.
+    Repaired = 16,
+}
+
+/// A packet's condition in one byte, since paths hold hundreds of packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Marks(u8);
+
+impl Marks {
+    /// Whether it holds.
+    pub const fn has(self, mark: Mark) -> bool {
+        self.0 & mark as u8 != 0
+    }
+
+    /// Makes it hold or not. True when it held.
+    pub fn set(&mut self, mark: Mark, holds: bool) -> bool {
+        let held = self.has(mark);
+        self.0 = if holds { self.0 | mark as u8 } else { self.0 & !(mark as u8) };
+        held
+    }
+
+    /// It is to be sent again.
+    pub fn queue(&mut self, cause: Cause) {
+        self.set(Mark::Queued, true);
+        self.set(Mark::ByTimer, cause == Cause::Timer);
+    }
+
+    /// Why it is, or was last, to be sent again.
+    pub const fn cause(self) -> Cause {
+        if self.has(Mark::ByTimer) {
+            Cause::Timer
+        } else {
+            Cause::Gap
+        }
+    }
+}
+
 /// One packet that stands out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InFlight {
@@ -70,16 +119,8 @@ pub struct InFlight {
     pub epoch: u8,
     /// Transmissions after the first.
     pub retries: u8,
-    /// It waits in the retransmit queue, or for a refusal to pass.
-    pub queued: bool,
-    /// It waits for a refusal to pass.
-    pub parked: bool,
-    /// Why it waits there.
-    pub cause: Cause,
-    /// Its last transmission was triggered by a gap: a duplicate of it speaks of reordering.
-    pub gap_resent: bool,
-    /// A transmission of it was lost.
-    pub is_repaired: bool,
+    /// Its condition.
+    pub marks: Marks,
     /// Whether a copy of it is under way: then there is none in idle time.
     pub copy: CopyState,
     /// Clock of the earlier of two transmissions under way.
@@ -94,7 +135,7 @@ impl InFlight {
 
     /// True when its last transmission is the only one under way.
     pub fn is_single(&self) -> bool {
-        !self.queued && self.copy != CopyState::UnderWay
+        !self.marks.has(Mark::Queued) && self.copy != CopyState::UnderWay
     }
 }
 
@@ -350,15 +391,16 @@ impl SendWindow {
             let psn = una + i;
             let slot = self.slot(psn);
             let entry = &mut self.ring[slot];
-            let is_candidate = entry.epoch == epoch && !entry.queued;
+            let is_candidate = entry.epoch == epoch && !entry.marks.has(Mark::Queued);
             if is_candidate && echo.is_after_by(entry.tx_ts, reorder_ticks) {
-                (entry.queued, entry.cause) = (true, Cause::Gap);
+                entry.marks.queue(Cause::Gap);
                 found(psn, Finding::Lost);
             } else if is_candidate
                 && entry.copy == CopyState::UnderWay
                 && echo.is_after_by(entry.older_ts, reorder_ticks)
             {
-                (entry.copy, entry.is_repaired) = (CopyState::Past, true);
+                entry.copy = CopyState::Past;
+                entry.marks.set(Mark::Repaired, true);
                 found(psn, Finding::Single);
             } else if entry.is_first() && entry.tx_ts.is_after_by(echo, 0) {
                 // First transmissions leave in order, and a resent packet's clock only grows: all that follow are later.
@@ -439,7 +481,8 @@ mod tests {
         assert_eq!(lost(&mut w, 140), [2]);
         assert_eq!(lost(&mut w, 150), [], "already queued");
         let e = w.entry_mut(Psn::new(2)).expect("still out");
-        (e.queued, e.tx_ts, e.retries) = (false, Ticks(200), 1);
+        (e.tx_ts, e.retries) = (Ticks(200), 1);
+        e.marks.set(Mark::Queued, false);
         assert_eq!(lost(&mut w, 160), [5], "passed by a later first transmission");
         assert_eq!(lost(&mut w, 210), [2], "the retransmission was passed too");
     }
