@@ -5,9 +5,11 @@ use crate::core::Core;
 use crate::memory::HostMemory;
 use crate::plane::Control;
 use crate::responder::Refusal;
+use crate::send::OVERHEAD_BYTES;
 use crate::time::{Time, NS_PS};
 use crate::timer::TimerKey;
 use crate::transport::path::{AckContext, AckInfo};
+use crate::transport::rate_hint::Inbound;
 use crate::transport::rx_path::{AckDue, Arrival, Trigger, Verdict};
 use crate::wire::emit::{emit_ack, Head, Route};
 use crate::wire::frame::Frame;
@@ -54,7 +56,13 @@ impl Connection {
                     core.counters.count(Counter::RxData);
                     core.counters.add(Counter::RxDataBytes, arrival.len_bytes.into());
                     if core.has_hints && arrival.len_bytes > 0 {
-                        arrival.ack_now |= core.hints.on_data(now, self.hint_index, arrival.len_bytes);
+                        let packet = Inbound {
+                            wire_bytes: arrival.len_bytes + OVERHEAD_BYTES,
+                            is_marked: trigger.ce,
+                            is_end: p.eob,
+                            sent: p.tx_ts,
+                        };
+                        arrival.ack_now |= core.hints.on_data(now, self.hint_index, &packet);
                     }
                     self.last_rx_path = Some(p.path);
                     let due = self.rx_paths[at].commit(&arrival, &self.cfg.transport);
@@ -250,6 +258,10 @@ impl Connection {
         }
         if let Some((stream, limit)) = ack.credit {
             self.requester.on_credit(stream, limit);
+        }
+        if outcome.acked_pkts > 0 {
+            let first = self.ramp_pkts.max(self.begin_pkts(cfg.conn_ramp_pkts));
+            self.ramp_pkts = first.saturating_add(if is_first_sample { 0 } else { 2 * outcome.acked_pkts });
         }
         let mut acked = core::mem::take(&mut self.acked);
         for desc in acked.drain(..) {

@@ -63,8 +63,11 @@ pub struct TransportConfig {
     pub probe_interval_ps: u64,
     /// Good probes that bring a dead path back.
     pub probe_good: u8,
-    /// Packets of a connection in flight until the first acknowledgement.
+    /// Packets of a connection in flight until the first acknowledgement, for each plane.
     pub conn_init_pkts: u32,
+    /// Packets in flight after it, for each plane, more as they are acknowledged; and of answers to reads from the start,
+    /// because who reads knows how much it asked for.
+    pub conn_ramp_pkts: u32,
     /// Fewest paths.
     pub paths_min: u32,
     /// Most paths, at most 256.
@@ -112,6 +115,7 @@ impl Default for TransportConfig {
             idle_restart_ps: u64::from(consts::IDLE_RESTART_NS) * NS_PS,
             hint_cache_ps: 0,
             conn_init_pkts: consts::CONN_INIT,
+            conn_ramp_pkts: consts::CONN_RAMP,
             bootstrap: false,
             paths_min: consts::PATHS_MIN,
             paths_max: consts::PATHS_MAX,
@@ -157,8 +161,15 @@ pub struct NicConfig {
     pub elide_icrc: bool,
     /// Allot inbound bandwidth to connections.
     pub hints: bool,
-    /// Share of the line rate that hints give away, in 1/256.
+    /// Share of the line rate that hints give away at first, in 1/256.
     pub hint_eta_q8: u32,
+    /// Smallest such share, when packets come marked.
+    pub hint_eta_min_q8: u32,
+    /// Largest such share, when the ports are not full and packets come unmarked.
+    pub hint_eta_max_q8: u32,
+    /// Bytes of answers that reads may have asked for and not got, in line time of all ports; 0 = no limit. Of a read only
+    /// what its responder sends before the first acknowledgement counts.
+    pub read_horizon_ps: u64,
     /// Over this long a connection's use is measured, and after it without data it is idle.
     pub hint_window_ps: u64,
     /// Completions that a queue holds before further ones are counted as overflow.
@@ -183,6 +194,9 @@ impl NicConfig {
             hints: true,
             hint_eta_q8: consts::HINT_ETA_Q8,
             hint_window_ps: u64::from(consts::HINT_WINDOW_NS) * NS_PS,
+            hint_eta_min_q8: consts::HINT_ETA_MIN_Q8,
+            hint_eta_max_q8: consts::HINT_ETA_MAX_Q8,
+            read_horizon_ps: u64::from(consts::READ_HORIZON_NS) * NS_PS,
             cq_depth: 65_536,
             quarantine_ps: u64::from(consts::CONN_QUARANTINE_NS) * NS_PS,
             seed: 1,

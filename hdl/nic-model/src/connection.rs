@@ -12,9 +12,9 @@ use crate::requester::Requester;
 use crate::responder::Responder;
 use crate::time::Time;
 use crate::timer::TimerKey;
+use crate::transport::pacer::Pacer;
 use crate::transport::path::{PathState, TxPath};
 use crate::transport::path_set::PathSet;
-use crate::transport::rate_hint::Pacer;
 use crate::transport::reorder::ReorderTolerance;
 use crate::transport::rtt::Rtt;
 use crate::transport::rx_path::RxPath;
@@ -79,6 +79,14 @@ pub(crate) struct Connection {
     pub last_ce: Option<Time>,
     /// Round trip for which the window's cap was computed, ps.
     pub window_for_ps: u64,
+    /// Packets that may be in flight while the connection begins; grows with every acknowledgement.
+    pub ramp_pkts: u32,
+    /// Room for a read that the card granted.
+    pub read_grant: Option<u64>,
+    /// It stands in the card's queue for such room.
+    pub waits_for_room: bool,
+    /// Retransmissions wait for the token bucket.
+    pub is_rtx_held: bool,
     /// Descriptors just acknowledged; kept for its memory.
     pub acked: Vec<Desc>,
     /// Source ports that worked lately, by plane.
@@ -111,7 +119,7 @@ impl Connection {
             paths.push(TxPath::open(p.plane, p.sport, p.epoch, p.first), now, &cfg.transport);
         }
         let rx_paths = cfg.rx_paths.iter().map(|p| RxPath::new(p.first, p.sport)).collect();
-        let hint_index = core.hints.add(cfg.hint_weight);
+        let hint_index = core.hints.add(cfg.hint_weight, index);
         Self {
             index,
             state: ConnState::Rts,
@@ -132,6 +140,10 @@ impl Connection {
             last_ce: None,
             parked: Vec::new(),
             pace_armed: Time::NEVER,
+            is_rtx_held: false,
+            ramp_pkts: 0,
+            read_grant: None,
+            waits_for_room: false,
             retry_armed: Time::NEVER,
             last_rx_path: None,
             acked: Vec::new(),
@@ -171,11 +183,22 @@ impl Connection {
         }
     }
 
+    /// So many packets for each plane of the connection: each has its own port and buffer at the receiver.
+    pub fn begin_pkts(&self, per_plane: u32) -> u32 {
+        per_plane.saturating_mul(self.paths.plane_mask().count_ones())
+    }
+
     /// Packets that may be in flight on all paths together.
     pub fn window_pkts(&self, now: Time) -> u32 {
-        let Some(min_ps) = self.rtt.min_ps() else { return self.cfg.transport.conn_init_pkts.max(1) };
-        let hint = self.pacer.window_pkts(now, min_ps, self.pmtu_bytes());
-        hint.map_or(self.window_max_pkts, |w| w.min(self.window_max_pkts))
+        let cfg = &self.cfg.transport;
+        let ramp_pkts = self.begin_pkts(cfg.conn_ramp_pkts);
+        let Some(min_ps) = self.rtt.min_ps() else {
+            let init_pkts = self.begin_pkts(cfg.conn_init_pkts).max(1);
+            return if self.responder.has_answers() { init_pkts.max(ramp_pkts) } else { init_pkts };
+        };
+        let most = self.window_max_pkts.min(self.ramp_pkts.max(ramp_pkts)).max(1);
+        let hint = self.pacer.window_pkts(now, min_ps, cfg.ack_delay_ps, self.pmtu_bytes());
+        hint.map_or(most, |w| w.min(most))
     }
 
     /// Sets the timer of path `index` to its deadline.
@@ -188,7 +211,10 @@ impl Connection {
     /// Takes over a change of path `index` and puts it into its plane's retransmit queue if it has something there.
     pub fn settle_path(&mut self, core: &mut Core, now: Time, index: usize) {
         let (queue, timer_at) = self.paths.settle(index, now, self.rtt.srtt_ps(), &self.cfg.transport);
-        if let Some(queue) = queue.and_then(|plane| core.planes.get_mut(usize::from(plane))) {
+        if queue.is_some() && self.is_rtx_held {
+            // It is told again when the token bucket has credit.
+            self.paths.set_rtx_queued(index, false);
+        } else if let Some(queue) = queue.and_then(|plane| core.planes.get_mut(usize::from(plane))) {
             queue.push_rtx((self.index, index as u8));
         }
         if let Some(at) = timer_at {

@@ -4,9 +4,10 @@ use crate::config::NicConfig;
 use crate::counters::Counters;
 use crate::mr::MrTable;
 use crate::plane::PlaneQueue;
+use crate::read_budget::ReadBudget;
 use crate::timer::Timers;
 use crate::transport::loss_meter::LossMeter;
-use crate::transport::rate_hint::HintEngine;
+use crate::transport::rate_hint::{HintEngine, HintRules};
 use crate::wire::emit::EmitConfig;
 use crate::wire::parser::PortFilter;
 use crate::work::{Cqe, Event};
@@ -32,6 +33,7 @@ pub(crate) struct Core {
     pub hints: HintEngine,
     /// What all connections lose.
     pub losses: LossMeter,
+    pub reads: ReadBudget,
     pub counters: Counters,
     pub cfg: NicConfig,
     cqs: Vec<VecDeque<Cqe>>,
@@ -40,7 +42,14 @@ pub(crate) struct Core {
 
 impl Core {
     pub fn new(cfg: NicConfig) -> Self {
-        let hints = HintEngine::new(cfg.rate_mbps(), cfg.hint_eta_q8, cfg.hint_window_ps);
+        let rules = HintRules {
+            eta_q8: cfg.hint_eta_q8,
+            eta_min_q8: cfg.hint_eta_min_q8,
+            eta_max_q8: cfg.hint_eta_max_q8,
+            window_ps: cfg.hint_window_ps,
+        };
+        let hints = HintEngine::new(cfg.rate_mbps(), rules);
+        let reads = ReadBudget::new(cfg.rate_mbps(), cfg.read_horizon_ps);
         let filter = |mac: u64| PortFilter {
             mac: (!cfg.promiscuous).then_some(mac),
             udp_dport: cfg.udp_dport,
@@ -58,6 +67,7 @@ impl Core {
             mrs: MrTable::default(),
             hints,
             losses: LossMeter::default(),
+            reads,
             counters: Counters::default(),
             cfg,
             cqs: Vec::new(),

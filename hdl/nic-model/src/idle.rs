@@ -12,7 +12,6 @@ use crate::memory::HostMemory;
 use crate::plane::Control;
 use crate::send::Way;
 use crate::time::Time;
-use crate::timer::TimerKey;
 use crate::transport::path::Copies;
 use crate::wire::frame::Frame;
 use nic_spec::csr::stats::Counter;
@@ -24,19 +23,25 @@ impl Connection {
         if !core::mem::take(&mut self.is_marker_owed) || self.state == ConnState::Error {
             return;
         }
-        if self.cfg.transport.tail_marker {
-            let count = if core.losses.expects_losses(now, self.cfg.transport.loss_memory_ps) { 2 } else { 1 };
-            for i in 0..self.paths.len() {
-                let Some(path) = self.paths.get_mut(i).filter(|p| p.wants_marker()) else { continue };
-                path.sent_marker(now);
-                let plane = path.plane;
-                for _ in 0..count {
-                    push_control(core, plane, Control::Probe { conn: self.index, path: i as u8 });
-                }
-                self.arm_path(core, i);
-            }
-        }
+        self.send_markers(core, now);
         self.offer_copies(core);
+    }
+
+    /// Markers of the paths with data that none follows yet.
+    pub fn send_markers(&mut self, core: &mut Core, now: Time) {
+        if !self.cfg.transport.tail_marker {
+            return;
+        }
+        let count = if core.losses.expects_losses(now, self.cfg.transport.loss_memory_ps) { 2 } else { 1 };
+        for i in 0..self.paths.len() {
+            let Some(path) = self.paths.get_mut(i).filter(|p| p.wants_marker()) else { continue };
+            path.sent_marker(now);
+            let plane = path.plane;
+            for _ in 0..count {
+                push_control(core, plane, Control::Probe { conn: self.index, path: i as u8 });
+            }
+            self.arm_path(core, i);
+        }
     }
 
     /// Lets the ports ask for copies when they have nothing else.
@@ -64,14 +69,12 @@ impl Connection {
         if self.state != ConnState::Rts || self.has_new() || is_marked {
             return None;
         }
-        let at = self.paced_at(now);
-        if at > now {
-            core.timers.arm(&mut self.pace_armed, at, TimerKey::Pace(self.index));
+        if !self.is_paced(core, now, 0) {
             return None;
         }
         let has_room = self.paths.in_flight_pkts() < self.window_pkts(now);
-        let is_free =
-            self.pacer.rate_mbps(now).is_none() || core.losses.is_lossy(now, self.cfg.transport.loss_memory_ps);
+        // A limit that holds no longer says that there were many, who may begin again at once.
+        let is_free = self.pacer.is_unlimited() || core.losses.is_lossy(now, self.cfg.transport.loss_memory_ps);
         // What was lost once is little: copies of it are in nobody's way.
         Some(if has_room && is_free { Copies::All } else { Copies::Repaired })
     }

@@ -43,6 +43,7 @@ mod core;
 mod footprint;
 mod idle;
 mod plane;
+mod read_budget;
 mod reaim;
 mod recv_queue;
 mod requester;

@@ -236,8 +236,35 @@ impl Nic {
         let Some(queue) = core.planes.get(usize::from(plane)) else { return };
         let mut packet = Packet::empty();
         match parse_into(frame, &queue.filter, &mut packet) {
-            Ok(()) => self.on_packet(now, plane, &packet, mem),
+            Ok(()) => {
+                self.on_packet(now, plane, &packet, mem);
+                self.tell_news();
+                self.grant_reads(now);
+            }
             Err(counter) => core.counters.count(counter),
+        }
+    }
+
+    /// Acknowledges to senders whose share fell much, so that they need not wait to be told.
+    fn tell_news(&mut self) {
+        while let Some(row) = self.core.hints.next_news() {
+            let Some(c) = find(&mut self.conns, row) else { continue };
+            if let Some(path) = c.last_rx_path {
+                c.owe_ack(&mut self.core, path, AckDue::Now);
+            }
+        }
+    }
+
+    /// Gives room for reads to the connections that wait for it.
+    fn grant_reads(&mut self, now: Time) {
+        while let Some((row, grant)) = self.core.reads.next_grant(now) {
+            if let Some(c) = find(&mut self.conns, row) {
+                c.on_read_grant(&mut self.core, grant);
+            }
+        }
+        if let Some(at) = self.core.reads.deadline() {
+            let Core { reads, timers, .. } = &mut self.core;
+            timers.arm(&mut reads.armed, at, TimerKey::Reads);
         }
     }
 
@@ -455,13 +482,12 @@ impl Nic {
                 }
                 TimerKey::Pace(conn) => {
                     if let Some(c) = find(&mut self.conns, conn) {
-                        c.pace_armed = Time::NEVER;
-                        if c.has_new() {
-                            c.activate(core);
-                        } else {
-                            c.offer_copies(core);
-                        }
+                        c.on_pace_timer(core, now);
                     }
+                }
+                TimerKey::Reads => {
+                    core.reads.armed = Time::NEVER;
+                    self.grant_reads(now);
                 }
                 TimerKey::Retry(conn) => {
                     if let Some(c) = find(&mut self.conns, conn) {

@@ -46,6 +46,8 @@ pub(crate) struct TxMessage {
     /// Bytes of the answer to come, or 1 for an answer without bytes.
     answer_left: u32,
     request_id: u16,
+    /// Room that its answer takes, if it is a read.
+    room: Option<u64>,
     is_done: bool,
     /// Its completion was given.
     is_reported: bool,
@@ -363,12 +365,12 @@ impl Connection {
         self.responder.next_answer(1 << self.cfg.pmtu_log2)
     }
 
-    fn next_of_stream(&mut self, core: &Core, now: Time, stream: usize) -> Result<Desc, Wait> {
+    fn next_of_stream(&mut self, core: &mut Core, now: Time, stream: usize) -> Result<Desc, Wait> {
         if self.requester.streams[stream].held_until > now {
             return Err(Wait::Blocked);
         }
         if self.requester.streams[stream].current.is_none() {
-            self.begin_message(core, stream)?;
+            self.begin_message(core, now, stream)?;
         }
         self.next_of_message(now, stream).ok_or(Wait::Empty)
     }
@@ -393,9 +395,10 @@ impl Connection {
     }
 
     /// Begins the next message of the stream.
-    fn begin_message(&mut self, core: &Core, stream: usize) -> Result<(), Wait> {
+    fn begin_message(&mut self, core: &mut Core, now: Time, stream: usize) -> Result<(), Wait> {
         let (msgs_max, is_draining) = (self.transport().msgs_max, self.state == ConnState::Sqd);
         let pd = self.cfg.pd;
+        let at_once = self.begin_pkts(self.transport().conn_ramp_pkts).saturating_mul(self.pmtu_bytes());
         let r = &mut self.requester;
         let s = &mut r.streams[stream];
         let Some(wr) = s.queue.front().copied() else { return Err(Wait::Empty) };
@@ -424,6 +427,17 @@ impl Connection {
                 r.wait_for_request.push(stream as u16);
                 return Err(Wait::Blocked);
             };
+            if matches!(wr.op, SendOp::Read { .. }) && wr.len > 0 {
+                let bytes = wr.len.min(at_once);
+                m.room = self.read_grant.take().or_else(|| core.reads.take_room(now, bytes));
+                if m.room.is_none() {
+                    if !core::mem::replace(&mut self.waits_for_room, true) {
+                        core.reads.wait(self.index, bytes);
+                    }
+                    r.wait_for_request.push(stream as u16);
+                    return Err(Wait::Blocked);
+                }
+            }
             m.request_id = id;
             m.answer_left = wr.len.max(1);
             r.next_request_id = id.wrapping_add(1);
@@ -584,6 +598,15 @@ impl Connection {
         }
     }
 
+    /// The card has room for a read.
+    pub fn on_read_grant(&mut self, core: &mut Core, grant: u64) {
+        (self.read_grant, self.waits_for_room) = (Some(grant), false);
+        for waiting in core::mem::take(&mut self.requester.wait_for_request) {
+            self.requester.wake(waiting.into());
+        }
+        self.activate(core);
+    }
+
     /// Part of the answer to a read arrived.
     pub fn on_read_answer(
         &mut self,
@@ -607,6 +630,9 @@ impl Connection {
             return Err(Refusal::Drop);
         }
         m.answer_left -= len.max(1);
+        if let Some(room) = m.room {
+            core.reads.give_back(room, len);
+        }
         if m.answer_left == 0 {
             self.finish_message(core, slot);
         }
@@ -684,6 +710,7 @@ impl TxMessage {
             is_all_sent: false,
             answer_left: 0,
             request_id: 0,
+            room: None,
             is_done: false,
             is_reported: false,
             is_retired: false,

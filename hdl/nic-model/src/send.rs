@@ -19,7 +19,9 @@ use nic_spec::desc::{Status, ACCESS_REMOTE_READ};
 use nic_spec::num::Psn;
 
 /// Bytes of a full frame beyond its payload, preamble and gap included, as pacing counts them.
-const OVERHEAD_BYTES: u32 = 114;
+pub(crate) const OVERHEAD_BYTES: u32 = 114;
+/// Retransmissions may leave while the token bucket is overdrawn by this many packets a plane.
+const RTX_DEBT_PKTS: u32 = 64;
 
 /// What came of asking a connection for a new packet.
 #[derive(Debug)]
@@ -48,12 +50,6 @@ pub(crate) enum Way {
 }
 
 impl Connection {
-    /// When the receiver's limit lets the next packet leave.
-    pub fn paced_at(&mut self, now: Time) -> Time {
-        let burst = consts::HINT_BURST_PKTS * (self.pmtu_bytes() + OVERHEAD_BYTES) * self.paths.plane_mask().count_ones();
-        self.pacer.ready_at(now, burst)
-    }
-
     /// The next new packet for `plane`.
     pub fn next_new(
         &mut self,
@@ -66,16 +62,22 @@ impl Connection {
         if !matches!(self.state, ConnState::Rts | ConnState::Sqd) || !self.has_new() {
             return Next::Nothing;
         }
+        if self.paths.in_flight_pkts() == 0 && self.pacer.is_expired(now) {
+            // It was one of many, who may begin again at once.
+            self.ramp_pkts = 0;
+        }
         if self.paths.in_flight_pkts() == 0 && self.cfg.transport.hint_cache_ps > 0 {
             let lifetime_ps = u64::from(consts::HINT_LIFE_SRTTS) * self.rtt.srtt_ps().unwrap_or(0);
             self.pacer.resume(now, lifetime_ps, self.cfg.transport.hint_cache_ps);
         }
         if self.paths.in_flight_pkts() >= self.window_pkts(now) {
+            if self.rtt.srtt_ps().is_none() && core::mem::take(&mut self.is_marker_owed) {
+                // All that may leave has left; if it is lost, nothing else will tell.
+                self.send_markers(core, now);
+            }
             return Next::Blocked;
         }
-        let at = self.paced_at(now);
-        if at > now {
-            core.timers.arm(&mut self.pace_armed, at, TimerKey::Pace(self.index));
+        if !self.is_paced(core, now, 0) {
             return Next::Blocked;
         }
         let index = match self.paths.choose(plane) {
@@ -98,7 +100,30 @@ impl Connection {
         }
     }
 
-    /// The next retransmission of path `index`; false when there is none.
+    /// True when the token bucket, overdrawn by at most `debt_pkts` a plane, lets a packet go; else its timer is set.
+    pub fn is_paced(&mut self, core: &mut Core, now: Time, debt_pkts: u32) -> bool {
+        let per_plane = (self.pmtu_bytes() + OVERHEAD_BYTES) * self.paths.plane_mask().count_ones();
+        let at = self.pacer.ready_at(now, consts::HINT_BURST_PKTS * per_plane, debt_pkts * per_plane);
+        if at > now {
+            core.timers.arm(&mut self.pace_armed, at, TimerKey::Pace(self.index));
+        }
+        at <= now
+    }
+
+    /// The token bucket may have credit again.
+    pub fn on_pace_timer(&mut self, core: &mut Core, now: Time) {
+        self.pace_armed = Time::NEVER;
+        if core::mem::take(&mut self.is_rtx_held) {
+            (0..self.paths.len()).for_each(|index| self.settle_path(core, now, index));
+        }
+        if self.has_new() {
+            self.activate(core);
+        } else {
+            self.offer_copies(core);
+        }
+    }
+
+    /// The next retransmission of path `index`; false when there is none, or it has to wait.
     pub fn next_retransmission(
         &mut self,
         core: &mut Core,
@@ -107,6 +132,10 @@ impl Connection {
         mem: &mut dyn HostMemory,
         out: &mut Frame,
     ) -> bool {
+        if self.is_rtx_held || !self.is_paced(core, now, RTX_DEBT_PKTS) {
+            self.is_rtx_held = true;
+            return false;
+        }
         loop {
             let Some(path) = self.paths.get_mut(index) else { return false };
             let Some((psn, desc)) = path.peek_retransmit() else { return false };

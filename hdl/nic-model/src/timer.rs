@@ -21,6 +21,8 @@ pub(crate) enum TimerKey {
     Pace(u32),
     /// The wait of the connection after a receiver-not-ready refusal is over, or credit is to be asked for.
     Retry(u32),
+    /// Reads that wait for room may go on.
+    Reads,
     /// Slow affairs of a connection: number of paths, handshakes, quarantine.
     Conn(u32),
 }

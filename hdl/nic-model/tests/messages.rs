@@ -318,7 +318,7 @@ fn completions_are_in_order_unless_the_stream_asks_for_the_order_of_ends() {
         let mut b = Bench::new(1, Cable::default(), 1, 1 << 20);
         let [tx, rx] = b.connect(0, 4, |_, c| {
             c.streams[0].is_unordered = is_unordered;
-            c.transport.idle_redundancy = false;
+            (c.transport.idle_redundancy, c.transport.conn_init_pkts) = (false, 12);
         });
         drop_first_of_message_0(&mut b);
         (0..3).for_each(|i| b.nics[1].post_recv(b.now, rx, 1, recv(10 + i, 0x4_0000, 0x1000)).expect("room"));
@@ -341,7 +341,7 @@ fn a_fence_waits_for_earlier_reads_and_orders_even_an_unordered_stream() {
     let mut b = Bench::new(1, Cable::default(), 1, 1 << 20);
     let [tx, _] = b.connect(0, 4, |_, c| {
         c.streams[0].is_unordered = true;
-        c.transport.idle_redundancy = false;
+        (c.transport.idle_redundancy, c.transport.conn_init_pkts) = (false, 12);
     });
     drop_first_of_message_0(&mut b);
     let write = |id| SendWr::new(id, SendOp::Write { remote: remote(0x8_0000), imm: None }, local(0), 100);

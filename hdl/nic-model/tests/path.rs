@@ -194,9 +194,14 @@ fn a_repair_and_what_lost_one_of_two_transmissions_may_be_copied() {
 fn before_any_round_trip_is_known_the_initial_timeout_holds_and_the_largest_bounds_it() {
     let mut b = Bench::new(0);
     b.send(1);
-    let before = b.path.deadline(None, &b.cfg);
-    assert_eq!(before, Time(1000 * US + b.cfg.rto_init_ps));
-    assert!(b.path.deadline(Some(10 * US), &b.cfg) < before, "the connection knows better");
+    assert!(b.path.deadline(Some(10 * US), &b.cfg) < b.path.deadline(None, &b.cfg), "the connection knows better");
+    let start = Time(1000 * US);
+    for n in 1..=5 {
+        assert_eq!((b.expire(), b.now), (TimerAction::Probe, start.after_ps(n * 16 * b.cfg.tlp_min_ps)));
+    }
+    while b.expire() == TimerAction::Probe {}
+    let silent_ps = b.now.since_ps(start);
+    assert!((b.cfg.rto_init_ps..2 * b.cfg.rto_init_ps).contains(&silent_ps), "{silent_ps} ps before the timeout");
     for _ in 0..40 {
         b.expire();
     }

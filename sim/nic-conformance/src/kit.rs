@@ -86,6 +86,8 @@ fn quiet() -> Tunables {
         tail_marker: false,
         idle_redundancy: false,
         tlp_limit: 0,
+        conn_init_pkts: 12,
+        conn_ramp_pkts: 1 << 16,
         ..Tunables::default()
     }
 }

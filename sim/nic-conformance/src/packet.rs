@@ -111,6 +111,8 @@ shortcuts! {
     pseq(n: u32) = |p| p.bth.set_pseq(Psn::new(n));
     /// Asks for an acknowledgement.
     ack_req() = |p| p.bth.set_ack_req(true);
+    /// Nothing follows.
+    eob() = |p| p.bth.set_eob(true);
     /// Retransmission.
     rtx() = |p| p.bth.set_rtx(true);
     /// Path.

@@ -18,6 +18,8 @@ pub struct Tunables {
     pub path_init_pkts: u32,
     /// Packets of a connection in flight until the first acknowledgement.
     pub conn_init_pkts: u32,
+    /// Packets in flight after it, and of answers to reads from the start.
+    pub conn_ramp_pkts: u32,
     /// Smallest cap of a connection's window, packets.
     pub conn_window_min_pkts: u32,
     /// Acknowledge after this many packets.
@@ -55,6 +57,7 @@ impl Default for Tunables {
         Self {
             path_init_pkts: consts::PATH_INIT,
             conn_init_pkts: consts::CONN_INIT,
+            conn_ramp_pkts: consts::CONN_RAMP,
             conn_window_min_pkts: consts::CONN_WINDOW_MIN,
             ack_packets: consts::ACK_PACKETS,
             ack_delay_ps: u64::from(consts::ACK_DELAY_NS) * NS_PS,

@@ -113,7 +113,7 @@ impl ModelNic {
         let connections: &[Connection] = workload.connections_of(host);
         let mut config = nic_config(topology, host);
         config.elide_icrc = true;
-        config.hints = spec.hints.unwrap_or(config.hints);
+        spec.tune(&mut config);
         // Nothing here waits long to be taken.
         config.cq_depth = u32::MAX;
         let memory = CountingMemory { written_bytes: vec![0; connections.len()] };

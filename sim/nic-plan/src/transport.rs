@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use nic_baseline::RoceConfig;
 use nic_fabric::PS_PER_US;
-use nic_model::config::TransportConfig;
+use nic_model::config::{NicConfig, TransportConfig};
 use nic_model::transport::cc::{CongestionControl, Dctcp, Delay};
 use serde::Deserialize;
 
@@ -34,6 +34,18 @@ pub struct ModelSpec {
     pub path_init_pkts: Option<u32>,
     /// Packets of a connection in flight until the first acknowledgement.
     pub conn_init_pkts: Option<u32>,
+    /// Packets in flight after the first acknowledgement, and of answers to reads from the start.
+    pub conn_ramp_pkts: Option<u32>,
+    /// Share of the line that hints give away at first, 1/256.
+    pub hint_eta_q8: Option<u32>,
+    /// Smallest such share.
+    pub hint_eta_min_q8: Option<u32>,
+    /// Largest such share.
+    pub hint_eta_max_q8: Option<u32>,
+    /// Time over which a receiver measures.
+    pub hint_window_us: Option<u64>,
+    /// Line time of what reads may have asked for and not got; 0 is no limit.
+    pub read_horizon_us: Option<u64>,
     /// Smallest cap of a connection's window, packets.
     pub conn_window_min_pkts: Option<u32>,
     /// Packets per acknowledgement.
@@ -85,6 +97,17 @@ impl ModelSpec {
         }
     }
 
+    /// Sets what is a card's.
+    pub fn tune(&self, card: &mut NicConfig) {
+        let us = |value: Option<u64>, other: u64| value.map_or(other, |us| us * PS_PER_US);
+        card.hints = self.hints.unwrap_or(card.hints);
+        card.hint_eta_q8 = self.hint_eta_q8.unwrap_or(card.hint_eta_q8);
+        card.hint_eta_min_q8 = self.hint_eta_min_q8.unwrap_or(card.hint_eta_min_q8);
+        card.hint_eta_max_q8 = self.hint_eta_max_q8.unwrap_or(card.hint_eta_max_q8);
+        card.hint_window_ps = us(self.hint_window_us, card.hint_window_ps);
+        card.read_horizon_ps = us(self.read_horizon_us, card.read_horizon_ps);
+    }
+
     /// The tunables of a connection.
     pub fn tunables(&self) -> TransportConfig {
         let standard = TransportConfig::default();
@@ -92,6 +115,7 @@ impl ModelSpec {
         TransportConfig {
             path_init_pkts: self.path_init_pkts.unwrap_or(standard.path_init_pkts),
             conn_init_pkts: self.conn_init_pkts.unwrap_or(standard.conn_init_pkts),
+            conn_ramp_pkts: self.conn_ramp_pkts.unwrap_or(standard.conn_ramp_pkts),
             conn_window_min_pkts: self.conn_window_min_pkts.unwrap_or(standard.conn_window_min_pkts),
             ack_packets: self.ack_packets.unwrap_or(standard.ack_packets),
             rto_min_ps: us(self.rto_min_us, standard.rto_min_ps),

@@ -69,6 +69,47 @@ fn synchronous_messages_reach_their_figures() {
     assert_met(&plan, &run(&plan, 2));
 }
 
+/// Every expectation about the cases that `is_fast` takes.
+fn assert_fast_rows(name: &str, expected: usize, is_fast: impl Fn(&str) -> bool) {
+    let mut plan = read(name);
+    plan.select(&[], &["metaroce".into()]);
+    plan.runs.retain(|run| is_fast(&run.case));
+    plan.expects.retain(|expect| is_fast(&expect.case));
+    assert_eq!(plan.expects.len(), expected, "{name}");
+    assert_met(&plan, &run(&plan, 2));
+}
+
+#[test]
+fn incasts_share_alike_within_two_round_trips_and_lose_nothing() {
+    assert_fast_rows("incast.toml", 16, |_| true);
+}
+
+#[test]
+fn incasts_of_other_kinds_do_too() {
+    assert_fast_rows("incast-kinds.toml", 19, |_| true);
+}
+
+#[test]
+fn reads_of_ten_and_of_a_thousand_servers_are_regulated_by_the_reader() {
+    assert_fast_rows("storage-reads.toml", 4, |_| true);
+}
+
+#[test]
+fn paths_of_two_rates_are_both_used() {
+    assert_fast_rows("two-rates.toml", 2, |_| true);
+}
+
+#[test]
+fn incasts_lose_nothing_whatever_the_seed() {
+    let mut plan = read("incast.toml");
+    plan.select(&["8 to 1".into(), "64 to 1".into()], &["metaroce".into()]);
+    plan.expects.retain(|expect| plan.runs.iter().any(|run| run.case == expect.case));
+    for seed in 2..5 {
+        plan.runs.iter_mut().for_each(|run| run.seed = seed);
+        assert_met(&plan, &run(&plan, 2));
+    }
+}
+
 /// Every plan, our transport, about ten minutes of CPU time: `RUN_SLOW=1`.
 #[test]
 fn every_headline_is_reached() {

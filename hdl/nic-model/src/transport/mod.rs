@@ -27,5 +27,8 @@ pub mod path_set;
 /// One path, receiver side.
 pub mod rx_path;
 
-/// The receiver's share-out, and the sender's pacing.
+/// The receiver's share-out.
 pub mod rate_hint;
+
+/// The sender's pacing.
+pub mod pacer;

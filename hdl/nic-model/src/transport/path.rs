@@ -21,6 +21,8 @@ use nic_spec::num::Psn;
 
 /// Probes that follow each other at the same distance; after them it doubles.
 const STEADY_PROBES: u8 = 5;
+/// Time for the answer to a probe while no round trip is known, in shortest probe timeouts: most networks of a building.
+const COLD_PROBE_TLP_MINS: u64 = 16;
 
 /// Health of a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -574,9 +576,11 @@ impl TxPath {
     /// path was silent for the retransmission timeout.
     fn expiry(&self, conn_srtt_ps: Option<u64>, cfg: &TransportConfig) -> (Time, bool) {
         let rto_ps = self.rto_ps(conn_srtt_ps, cfg);
-        let srtt_ps = self.rtt.srtt_ps().or(conn_srtt_ps).filter(|_| cfg.tlp_limit > 0 && self.silent_rtos == 0);
-        let Some(srtt_ps) = srtt_ps else { return (self.base.after_ps(rto_ps), false) };
-        let answer_ps = self.answer_ps(srtt_ps, cfg);
+        if cfg.tlp_limit == 0 || self.silent_rtos > 0 {
+            return (self.base.after_ps(rto_ps), false);
+        }
+        let srtt_ps = self.rtt.srtt_ps().or(conn_srtt_ps);
+        let answer_ps = srtt_ps.map_or(COLD_PROBE_TLP_MINS * cfg.tlp_min_ps, |srtt_ps| self.answer_ps(srtt_ps, cfg));
         let doublings = self.tlp_count.saturating_sub(STEADY_PROBES - 1).min(16);
         let probe_at = self.base.after_ps(answer_ps << doublings);
         let timeout_at = self.silent_since.after_ps(rto_ps);

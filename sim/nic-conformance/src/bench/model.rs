@@ -120,6 +120,7 @@ fn configuration(c: &ConnConfig) -> model::ConnConfig {
         transport: TransportConfig {
             path_init_pkts: t.path_init_pkts,
             conn_init_pkts: t.conn_init_pkts,
+            conn_ramp_pkts: t.conn_ramp_pkts,
             conn_window_min_pkts: t.conn_window_min_pkts,
             ack_packets: t.ack_packets,
             ack_delay_ps: t.ack_delay_ps,

@@ -6,13 +6,15 @@ use crate::dut::Caps;
 use crate::failure::{check, equal, Failure, Outcome};
 use crate::kit::{set_paths, Kit, Sent, BURST_BYTES, MS, RTT, US};
 use crate::packet::Packet;
-use crate::setup::{Algorithm, ConnConfig, NS_PS};
+use crate::setup::{Algorithm, ConnConfig, Tunables, NS_PS};
 use nic_spec::desc::Status;
 use nic_spec::wire::Opcode;
 
 cases! { "congestion":
     "C-001" [Caps::CONGESTION] one_packet_on_each_path_until_the_first_acknowledgement;
-    "C-001" [Caps::CONGESTION] twelve_packets_on_all_paths_until_the_first_acknowledgement;
+    "C-001" [Caps::CONGESTION] one_packet_on_all_paths_until_the_first_acknowledgement;
+    "C-017" [Caps::CONGESTION] the_first_acknowledgements_open_the_window_step_by_step;
+    "C-001" + "M-040" [Caps::CONGESTION.and(Caps::READ)] an_answer_begins_as_if_it_were_acknowledged;
     "C-002" [Caps::CONGESTION] six_packets_on_a_path_after_its_first_acknowledgement;
     "C-003" [Caps::CONGESTION] a_new_path_at_most_doubles_its_window_in_a_round_trip;
     "C-003" [Caps::CONGESTION] after_a_mark_the_window_grows_by_one_packet_a_round_trip;
@@ -58,12 +60,48 @@ fn one_packet_on_each_path_until_the_first_acknowledgement(k: &mut Kit<'_>) -> O
     equal(paths, [0, 1, 2, 3, 4], "paths of the packets before any acknowledgement")
 }
 
-fn twelve_packets_on_all_paths_until_the_first_acknowledgement(k: &mut Kit<'_>) -> Outcome {
+/// The parameters of the text for the begin of a connection.
+fn as_in_the_text(cfg: &mut ConnConfig) {
+    let text = Tunables::default();
+    (cfg.transport.conn_init_pkts, cfg.transport.conn_ramp_pkts) = (text.conn_init_pkts, text.conn_ramp_pkts);
+    patient(cfg);
+}
+
+fn one_packet_on_all_paths_until_the_first_acknowledgement(k: &mut Kit<'_>) -> Outcome {
     let c = k.open(|cfg| {
         set_paths(cfg, 16, 1);
-        patient(cfg);
+        as_in_the_text(cfg);
     })?;
-    equal(fill(k, &c, 0)?.len(), 12, "packets before any acknowledgement")
+    equal(fill(k, &c, 0)?.len(), 1, "packets before any acknowledgement")
+}
+
+fn the_first_acknowledgements_open_the_window_step_by_step(k: &mut Kit<'_>) -> Outcome {
+    let c = k.open(|cfg| {
+        set_paths(cfg, 4, 1);
+        as_in_the_text(cfg);
+        (cfg.transport.path_init_pkts, cfg.transport.conn_ramp_pkts) = (256, 8);
+    })?;
+    let mut open = fill(k, &c, 0)?;
+    let mut sizes = Vec::new();
+    for _ in 0..3 {
+        for sent in &open {
+            k.inject(&c.ack(sent))?;
+        }
+        open = k.collect(RTT)?;
+        sizes.push(open.len());
+    }
+    // 8 at first; then two more for each that was acknowledged.
+    check(sizes[0] == 8 && (24..=25).contains(&sizes[1]), format!("C-017: packets on the way {sizes:?}"))
+}
+
+fn an_answer_begins_as_if_it_were_acknowledged(k: &mut Kit<'_>) -> Outcome {
+    let c = k.open(|cfg| {
+        set_paths(cfg, 32, 1);
+        as_in_the_text(cfg);
+    })?;
+    k.inject(&c.read(0, 1, 0, 200_000))?;
+    let sent = k.collect(RTT)?.into_iter().filter(|s| s.opcode == Opcode::ReadRsp).count();
+    equal(sent, 16, "packets of an answer before any acknowledgement")
 }
 
 fn six_packets_on_a_path_after_its_first_acknowledgement(k: &mut Kit<'_>) -> Outcome {
