@@ -34,6 +34,9 @@ pub mod transport;
 /// The card.
 pub mod nic;
 
+/// What it will touch.
+pub mod foresee;
+
 mod ack;
 mod bootstrap;
 mod cm;

@@ -94,7 +94,23 @@ queue! {
     idle: u32, push_idle, pop_idle;
 }
 
+/// What a port that is served next will most likely send.
+pub(crate) enum Soon {
+    Ack { conn: u32, path: u8 },
+    New { conn: u32 },
+}
+
 impl PlaneQueue {
+    /// What is likely to leave next, as far as it can be told without asking.
+    #[inline]
+    pub fn soon(&self) -> Option<Soon> {
+        match self.control.front() {
+            Some(Control::Ack { conn, path }) => Some(Soon::Ack { conn: *conn, path: *path }),
+            Some(_) => None,
+            None => self.ready.front().map(|conn| Soon::New { conn: *conn }),
+        }
+    }
+
     /// True when a free port should ask.
     #[inline]
     pub const fn wants_transmit(&self) -> bool {

@@ -72,6 +72,15 @@ impl Timers {
         (self.first_at != Time::NEVER).then_some(self.first_at)
     }
 
+    /// Whose acknowledgement is due first: connection, path.
+    #[inline]
+    pub fn next_ack(&self) -> Option<(u32, u8)> {
+        match self.in_order.front()?.2 {
+            TimerKey::Ack(conn, path) => Some((conn, path)),
+            _ => None,
+        }
+    }
+
     fn find_first(&self) -> Time {
         let (queued, heaped) = (self.in_order.front().map(|e| e.0), self.heap.peek().map(|e| e.0 .0));
         queued.unwrap_or(Time::NEVER).min(heaped.unwrap_or(Time::NEVER))

@@ -4,7 +4,6 @@
 //! What goes to another shard is put into its outbox and taken over between two windows; see `parallel`.
 
 use std::collections::BTreeMap;
-use std::hint::black_box;
 use std::sync::Arc;
 
 use rand_chacha::ChaCha8Rng;
@@ -14,8 +13,9 @@ use crate::fabric::Delivery;
 use crate::flow::{Headers, Udp4, ECN_CE, ECN_ECT0, ECN_ECT1};
 use crate::frame::Frame;
 use crate::link::{Admission, RxLink, TxLink};
-use crate::node::{Context, Node};
+use crate::node::{Ahead, Context, Node};
 use crate::pool::{FrameId, Next, Packet, Pool, FRAME_NONE};
+use crate::prefetch::prefetch;
 use crate::queue::{Ingress, Pfc};
 use crate::route::Routes;
 use crate::rule::Verdict;
@@ -449,35 +449,64 @@ impl Core {
 const PREFETCH_COUNT: usize = 16;
 
 /// Fetching ahead. Nearly every hop touches lines that are no longer in the first caches; one event after the other
-/// would wait for them several times each. Here the loads of some events go out together, and nothing depends on what
-/// they return: an event that comes to find things changed only waits longer.
-impl Core {
+/// would wait for them several times each. Here the lines of some events are asked for together, and nothing depends on
+/// what is found: an event that comes to find things changed only waits longer.
+impl Shard {
     fn prefetch_open(&self) {
+        let core = &self.core;
         let mut heads = [(0u32, 0u32); PREFETCH_COUNT];
-        let mut count = 0;
-        for key in self.wheel.open_keys(PREFETCH_COUNT) {
-            let link = (key >> 32) as u32 & (ENTITY_COUNT_MAX - 1);
+        let mut calls = [(0u32, Soon::Timer(0)); PREFETCH_COUNT];
+        let (mut head_count, mut call_count) = (0, 0);
+        for key in core.wheel.open_keys(PREFETCH_COUNT) {
+            let entity = (key >> 32) as u32 & (ENTITY_COUNT_MAX - 1);
             if key >> 60 == event::HEAD {
-                let first = self.rx[link as usize].first.id;
-                if let Some(slot) = heads.get_mut(count).filter(|_| first != FRAME_NONE) {
-                    *slot = (link, first);
-                    count += 1;
+                let first = core.rx[entity as usize].first.id;
+                if let Some(slot) = heads.get_mut(head_count).filter(|_| first != FRAME_NONE) {
+                    *slot = (entity, first);
+                    core.pool.prefetch(first);
+                    head_count += 1;
+                }
+            } else if key >> 60 == event::TIMER {
+                if let Some(slot) = calls.get_mut(call_count) {
+                    *slot = (entity, Soon::Timer(key as u32));
+                    call_count += 1;
                 }
             }
         }
-        let heads = heads.get(..count).unwrap_or_default();
-        heads.iter().for_each(|&(_, id)| self.pool.prefetch(id));
-        for &(link, id) in heads {
-            self.pool.prefetch_if_any(self.pool.next(id).id);
-            let node = self.rx[link as usize].node;
-            if node < self.host_count {
-                self.pool.prefetch_frame(id);
+        for &(link, id) in heads.get(..head_count).unwrap_or_default() {
+            core.pool.prefetch_if_any(core.pool.next(id).id);
+            let node = core.rx[link as usize].node;
+            if node >= core.host_count {
+                core.prefetch_out(node - core.host_count, id);
             } else {
-                self.prefetch_out(node - self.host_count, id);
+                core.pool.prefetch_frame(id);
+                if let Some(slot) = calls.get_mut(call_count) {
+                    *slot = (node, Soon::Frame(id));
+                    call_count += 1;
+                }
+            }
+        }
+        for is_second in [false, true] {
+            for &(node, soon) in calls.get(..call_count).unwrap_or_default() {
+                let Some(nic) = self.nodes[node as usize].as_deref() else { continue };
+                let ahead = match soon {
+                    Soon::Timer(token) => Ahead::Timer(token),
+                    Soon::Frame(id) => Ahead::Frame(core.pool.header(id)),
+                };
+                nic.foresee(ahead, is_second);
             }
         }
     }
+}
 
+/// What will happen to a node.
+#[derive(Clone, Copy)]
+enum Soon {
+    Timer(u32),
+    Frame(FrameId),
+}
+
+impl Core {
     /// Fetches the link by which a frame will leave a switch, and the last frame on it.
     #[inline]
     fn prefetch_out(&self, switch: u32, id: FrameId) {
@@ -487,7 +516,7 @@ impl Core {
         }
         let group = self.routes.group(switch as usize, dst_host);
         if let Some(out) = self.switches[switch as usize].foresee(group, flow_hash) {
-            black_box(self.tx[out as usize].free_at_ps);
+            prefetch(&self.tx[out as usize]);
             self.pool.prefetch_if_any(self.rx[out as usize].last);
         }
     }
@@ -504,7 +533,7 @@ impl Shard {
     /// Processes every event up to and including `until_ps`. Time stays at the last event.
     pub(crate) fn run_until(&mut self, until_ps: u64) {
         loop {
-            self.core.prefetch_open();
+            self.prefetch_open();
             for _ in 0..PREFETCH_COUNT {
                 let Some((time_ps, key)) = self.core.wheel.pop_open(until_ps) else {
                     if !self.core.wheel.open_next(until_ps) {

@@ -6,8 +6,9 @@
 //! 256 MB collective is simulated without touching 256 MB. The trailer holds what follows the payload (pad, ICRC).
 
 use std::cell::{Cell, RefCell};
-use std::hint::black_box;
 use std::sync::Arc;
+
+use crate::prefetch::prefetch;
 
 /// Bytes of header that a frame keeps inline.
 pub const HEADER_BYTES_MAX: usize = 192;
@@ -251,7 +252,8 @@ impl Frame {
     #[inline]
     pub(crate) fn prefetch(&self) {
         let record = self.record();
-        black_box((record.header_len, record.header[PREFETCH_HEADER_AT]));
+        prefetch(record);
+        prefetch(&record.header[PREFETCH_HEADER_AT]);
     }
 
     #[inline]

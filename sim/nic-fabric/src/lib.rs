@@ -14,7 +14,6 @@
 //! Results depend on the topology, the traffic and the root seed only. Every random choice comes from a ChaCha8 stream
 //! of its own entity (a link's loss, a switch's spraying), and events of equal time are ordered by their entity, so
 //! neither the number of threads nor the order in which a driver injects frames into different ports can change them.
-#![forbid(unsafe_code)]
 
 // What moves: bytes, and what the fabric reads of them.
 pub mod frame;
@@ -24,6 +23,8 @@ pub mod flow;
 mod address;
 
 mod pool;
+
+mod prefetch;
 
 // Where it moves: the graph, its usual shapes, and the way through it.
 pub mod topology;
@@ -73,8 +74,9 @@ pub use config::{ConfigError, NetworkPlan};
 pub use fabric::{Delivery, Fabric, FabricError};
 pub use frame::{Frame, Payload};
 pub use link::{Ecn, LinkSpec};
-pub use node::{Context, Node};
+pub use node::{Ahead, Context, Node};
 pub use pcap::Tap;
+pub use prefetch::prefetch;
 pub use queue::{Pfc, QueueSpec};
 pub use rule::{Action, Matcher, Rule, Verdict};
 pub use schedule::Outage;

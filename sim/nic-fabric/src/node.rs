@@ -22,12 +22,26 @@ pub trait Node: AsAny + Send {
     /// ignores it.
     fn on_timer(&mut self, ctx: &mut Context<'_>, token: u32);
 
+    /// Something will happen to the node within the next few events: the lines of memory that it will touch may be
+    /// fetched with [`prefetch`](crate::prefetch()). Called for many nodes in turn before any of them is served, twice:
+    /// what the second call (`is_second`) reads, the first may have had fetched.
+    fn foresee(&self, _ahead: Ahead<'_>, _is_second: bool) {}
+
     /// The cable at a port went down or came back.
     fn on_port_state(&mut self, _ctx: &mut Context<'_>, _port: u16, _is_up: bool) {}
 
     /// The queue of a port with classes has run empty. Ports without classes have [`Context::port_free_at_ps`] and do
     /// not call this.
     fn on_port_idle(&mut self, _ctx: &mut Context<'_>, _port: u16) {}
+}
+
+/// What will happen to a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ahead<'a> {
+    /// A frame with these inline bytes arrives.
+    Frame(&'a [u8]),
+    /// A timer with this token is due.
+    Timer(u32),
 }
 
 /// Access to the concrete type of a node; implemented for every type.

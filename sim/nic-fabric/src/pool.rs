@@ -5,10 +5,9 @@
 //! next one's event is set without reading its slot. Free slots are reused last in first out, so the memory that is
 //! touched is no more than what is in flight, however long queues once were.
 
-use std::hint::black_box;
-
 use crate::flow::mark_ce;
 use crate::frame::Frame;
+use crate::prefetch::prefetch;
 
 /// Index of a frame in flight.
 pub(crate) type FrameId = u32;
@@ -143,19 +142,27 @@ impl Pool {
     /// Has the processor fetch a slot, without waiting for it.
     #[inline]
     pub(crate) fn prefetch(&self, id: FrameId) {
-        black_box(self.slots[id as usize].packet.wire_bytes);
+        prefetch(&self.slots[id as usize]);
     }
 
     /// The same, for an id that may be `FRAME_NONE` or out of date.
     #[inline]
     pub(crate) fn prefetch_if_any(&self, id: FrameId) {
-        black_box(self.slots.get(id as usize).map_or(0, |slot| slot.packet.wire_bytes));
+        if let Some(slot) = self.slots.get(id as usize) {
+            prefetch(slot);
+        }
     }
 
     /// The same for the frame in a slot.
     #[inline]
     pub(crate) fn prefetch_frame(&self, id: FrameId) {
         self.slots[id as usize].frame.prefetch();
+    }
+
+    /// The inline bytes of a frame, as it was sent.
+    #[inline]
+    pub(crate) fn header(&self, id: FrameId) -> &[u8] {
+        self.slots[id as usize].frame.header()
     }
 
     /// The frame, its header up to date.

@@ -4,8 +4,9 @@
 //! hardware. The network's timers cannot be taken back; the card remembers which are set, and one that finds nothing due
 //! does nothing.
 
-use nic_fabric::{Context, Frame, Node};
+use nic_fabric::{prefetch, Ahead, Context, Frame, Node};
 use nic_model::config::NicConfig;
+use nic_model::foresee::{Fetch, Step};
 use nic_model::memory::HostMemory;
 use nic_model::time::Time;
 use nic_model::wire::frame;
@@ -75,6 +76,11 @@ impl<M: HostMemory + Send + 'static> Card<M> {
         self.joint.pump(ctx, &mut self.memory);
     }
 
+    /// Has fetched what the card will touch; see [`Node::foresee`]. Tokens that are not the card's do nothing.
+    pub fn foresee(&self, ahead: Ahead<'_>, is_second: bool) {
+        self.joint.foresee(ahead, is_second);
+    }
+
     /// Takes a timer, if its token is the card's; else false, and it is for the node that holds the card.
     pub fn on_timer(&mut self, ctx: &mut Context<'_>, token: u32) -> bool {
         self.joint.on_timer(ctx, token, &mut self.memory)
@@ -95,6 +101,17 @@ impl<M: HostMemory + Send + 'static> Card<M> {
     /// The queue of a port with classes ran empty.
     pub fn on_port_idle(&mut self, ctx: &mut Context<'_>, _port: u16) {
         self.pump(ctx);
+    }
+}
+
+/// Has lines fetched for the model.
+#[derive(Clone, Copy)]
+struct Prefetch;
+
+impl Fetch for Prefetch {
+    #[inline(always)]
+    fn line<T: ?Sized>(self, place: &T) {
+        prefetch(place);
     }
 }
 
@@ -193,6 +210,18 @@ impl Joint {
         true
     }
 
+    fn foresee(&self, ahead: Ahead<'_>, is_second: bool) {
+        let step = if is_second { Step::Ring } else { Step::Path };
+        match ahead {
+            Ahead::Frame(header) => self.nic.foresee_frame(header, step, Prefetch),
+            Ahead::Timer(TOKEN_MODEL) => self.nic.foresee_timer(step, Prefetch),
+            Ahead::Timer(token @ TOKEN_PORT..CARD_TOKENS) => {
+                self.nic.foresee_transmit((token - TOKEN_PORT) as u8, step, Prefetch);
+            }
+            Ahead::Timer(_) => {}
+        }
+    }
+
     fn on_frame(&mut self, ctx: &mut Context<'_>, port: u16, frame: Frame, memory: &mut dyn HostMemory) {
         to_model(&frame, &mut self.frame);
         // Its record serves the answer.
@@ -214,6 +243,10 @@ impl<M: HostMemory + Send + 'static> Node for Card<M> {
 
     fn on_timer(&mut self, ctx: &mut Context<'_>, token: u32) {
         Card::on_timer(self, ctx, token);
+    }
+
+    fn foresee(&self, ahead: Ahead<'_>, is_second: bool) {
+        Card::foresee(self, ahead, is_second);
     }
 
     fn on_port_state(&mut self, ctx: &mut Context<'_>, port: u16, is_up: bool) {

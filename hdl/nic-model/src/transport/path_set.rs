@@ -7,6 +7,7 @@
 use super::path::TxPath;
 use crate::config::TransportConfig;
 use crate::footprint::of_vec;
+use crate::foresee::{Fetch, Step};
 use crate::time::Time;
 use alloc::vec::Vec;
 
@@ -45,6 +46,17 @@ struct Slot {
     /// The path stands in its plane's retransmit queue.
     rtx_queued: bool,
     path: TxPath,
+}
+
+impl Slot {
+    /// Has its lines fetched, as far as packets touch them.
+    #[inline]
+    fn foresee(&self, fetch: impl Fetch) {
+        fetch.line(self);
+        fetch.line(&self.path.rtt);
+        fetch.line(&self.path.window);
+        fetch.line(&self.path.stats);
+    }
 }
 
 /// Whose turn it is among the planes: one plane.
@@ -167,6 +179,26 @@ impl PathSet {
     /// Sets the mark that path `index` stands in a retransmit queue and returns what it was.
     pub(crate) fn set_rtx_queued(&mut self, index: usize, queued: bool) -> bool {
         core::mem::replace(&mut self.slots[index].rtx_queued, queued)
+    }
+
+    /// Has fetched what an acknowledgement of path `index` touches.
+    #[inline]
+    pub(crate) fn foresee_ack(&self, index: usize, step: Step, fetch: impl Fetch) {
+        let Some(slot) = self.slots.get(index) else { return };
+        match step {
+            Step::Path => slot.foresee(fetch),
+            Step::Ring => slot.path.window.foresee_acked(fetch),
+        }
+    }
+
+    /// Has fetched what a new packet on path `index` touches.
+    #[inline]
+    pub(crate) fn foresee_new(&self, index: usize, step: Step, fetch: impl Fetch) {
+        let Some(slot) = self.slots.get(index) else { return };
+        match step {
+            Step::Path => slot.foresee(fetch),
+            Step::Ring => slot.path.window.foresee_new(fetch),
+        }
     }
 
     /// Takes over what changed in path `index`.

@@ -164,6 +164,28 @@ fn parse_usual(frame: &Frame, filter: &PortFilter, out: &mut Packet) -> Option<(
     Some(())
 }
 
+/// What a look at a header tells without checking it.
+pub(crate) struct Glance {
+    pub dest: u32,
+    /// Of the peer's path, or of the own one that is acknowledged.
+    pub path: u8,
+    pub is_ack: bool,
+}
+
+/// A look at a header of an untagged IPv4 frame.
+#[inline]
+pub(crate) fn glance(header: &[u8]) -> Option<Glance> {
+    let head = header.first_chunk::<{ USUAL_BYTES + 4 }>()?;
+    let (bth0, bth1) = (be32(head, BTH_AT), be32(head, BTH_AT + 4));
+    let is_ack = field!(bth0, Bth[0].opcode) == u32::from(Opcode::Ack.code());
+    let path = if is_ack {
+        field!(be32(head, USUAL_BYTES), Axth[0].apath)
+    } else {
+        field!(be32(head, PXTH_AT), Pxth[0].path_id)
+    };
+    Some(Glance { dest: field!(bth1, Bth[1].dest_qpn), path: path as u8, is_ack })
+}
+
 /// Takes over what BTH and PXTH say.
 fn take_transport(out: &mut Packet, bth: &Bth<&[u8; Bth::LEN]>, pxth: &Pxth<&[u8; Pxth::LEN]>) {
     (out.pkey, out.dest, out.pseq) = (bth.pkey(), bth.dest_qpn(), bth.pseq());
