@@ -7,6 +7,7 @@ use crate::conn_config::ConnConfig;
 use crate::conn_plane::ConnPlanes;
 use crate::core::Core;
 use crate::footprint::of_vec;
+use crate::foresee::Fetch;
 use crate::reaim::GoodPorts;
 use crate::requester::Requester;
 use crate::responder::Responder;
@@ -279,6 +280,14 @@ impl Connection {
             self.make_templates(core, plane);
         }
         self.templates.get(at).map(|t| &t[class as usize])
+    }
+
+    /// Has a template fetched.
+    #[inline]
+    pub fn foresee_template(&self, plane: u8, class: TrafficClass, fetch: impl Fetch) {
+        if let Some(templates) = self.templates.get(usize::from(plane)) {
+            fetch.all(&templates[class as usize]);
+        }
     }
 
     /// Memory of the templates, bytes.

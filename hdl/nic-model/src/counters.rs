@@ -19,6 +19,12 @@ impl Counters {
         self.0[counter as usize]
     }
 
+    /// Where `counter` stands.
+    #[inline]
+    pub(crate) const fn of(&self, counter: Counter) -> &u64 {
+        &self.0[counter as usize]
+    }
+
     /// Counts one.
     #[inline]
     pub(crate) fn count(&mut self, counter: Counter) {

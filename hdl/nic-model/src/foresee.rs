@@ -3,74 +3,128 @@
 //! A simulation of many cards lives in more memory than the caches near the core hold. It knows what it will ask of a
 //! card some events before it asks, and can have the lines fetched for many cards at a time. Nothing here changes a
 //! card, and a guess that turns out wrong costs only time.
-
-use crate::connection::Connection;
+//!
+use crate::connection::{Connection, TrafficClass};
 use crate::nic::Nic;
 use crate::plane::Soon;
 use crate::transport::path_set::Choice;
 use crate::wire::parser::{glance, Glance};
+use nic_spec::csr::stats::Counter;
 
 /// Has memory fetched.
 pub trait Fetch: Copy {
     /// Asks for the cache line where `place` begins.
     fn line<T: ?Sized>(self, place: &T);
-}
 
-/// How far a look ahead follows what stands in memory: what a later step reads was fetched by the one before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
-    /// The rows of paths.
-    Path,
-    /// What the rows point to.
-    Ring,
+    /// Asks for every cache line of `place`.
+    fn all<T: ?Sized>(self, place: &T);
 }
 
 impl Nic {
-    /// [`on_frame`](Self::on_frame) will come with a frame of this header.
+    /// Something will be asked of the card: has fetched what every call touches.
     #[inline]
-    pub fn foresee_frame(&self, header: &[u8], step: Step, fetch: impl Fetch) {
+    pub fn foresee(&self, fetch: impl Fetch) {
+        let core = &self.core;
+        fetch.line(&core.timers);
+        for counter in [Counter::RxFrames, Counter::RxData, Counter::TxFrames, Counter::TxData] {
+            fetch.line(core.counters.of(counter));
+        }
+        if let Some(place) = self.conns.first() {
+            fetch.line(place);
+        }
+        if let Some(queue) = core.planes.first() {
+            fetch.all(queue);
+        }
+    }
+
+    /// [`on_frame`](Self::on_frame) will come with a frame that begins like this.
+    #[inline]
+    pub fn foresee_frame(&self, header: &[u8], fetch: impl Fetch) {
+        self.core.timers.foresee(fetch);
         let Some(Glance { dest, path, is_ack }) = glance(header) else { return };
-        let Some(c) = self.row(dest & self.row_mask()) else { return };
+        let Some(c) = self.row(dest & self.core.row_mask) else { return };
         if is_ack {
-            c.paths.foresee_ack(path.into(), step, fetch);
-        } else if step == Step::Path {
+            c.foresee_tx(fetch);
+            c.paths.foresee(path.into(), fetch);
+            c.good_ports.first().into_iter().for_each(|ports| fetch.line(ports));
+        } else {
+            c.foresee_rx(fetch);
             c.foresee_rx_path(path, fetch);
         }
     }
 
     /// [`poll_transmit`](Self::poll_transmit) will come for `plane`.
     #[inline]
-    pub fn foresee_transmit(&self, plane: u8, step: Step, fetch: impl Fetch) {
-        match self.soon(plane) {
-            Some(Soon::Ack { conn, path }) if step == Step::Path => {
-                if let Some(c) = self.row(conn) {
-                    c.foresee_rx_path(path, fetch);
-                }
-            }
-            Some(Soon::New { conn }) => {
+    pub fn foresee_transmit(&self, plane: u8, fetch: impl Fetch) {
+        let Some(soon) = self.core.planes.get(usize::from(plane)).and_then(|queue| queue.soon()) else { return };
+        match soon {
+            Soon::Ack { conn, path } => self.foresee_ack(conn, path, plane, fetch),
+            Soon::New { conn } => {
                 let Some(c) = self.row(conn) else { return };
+                c.foresee_tx(fetch);
+                c.foresee_template(plane, TrafficClass::Data, fetch);
                 if let Choice::Path(index) = c.paths.choose(plane) {
-                    c.paths.foresee_new(index, step, fetch);
+                    c.paths.foresee(index, fetch);
                 }
             }
-            _ => {}
         }
     }
 
     /// [`on_timer`](Self::on_timer) will come.
     #[inline]
-    pub fn foresee_timer(&self, step: Step, fetch: impl Fetch) {
-        if step != Step::Path {
-            return;
+    pub fn foresee_timer(&self, fetch: impl Fetch) {
+        if let Some((conn, path)) = self.core.timers.next_ack() {
+            self.foresee_ack(conn, path, 0, fetch);
         }
-        let Some((conn, path)) = self.next_ack_timer() else { return };
-        if let Some(c) = self.row(conn) {
-            c.foresee_rx_path(path, fetch);
-        }
+    }
+
+    /// An acknowledgement of `path` will leave.
+    #[inline]
+    fn foresee_ack(&self, conn: u32, path: u8, plane: u8, fetch: impl Fetch) {
+        let Some(c) = self.row(conn) else { return };
+        fetch.line(c);
+        c.responder.foresee(fetch);
+        c.foresee_cfg(fetch);
+        c.foresee_rx_path(path, fetch);
+        c.foresee_template(plane, TrafficClass::Control, fetch);
+    }
+
+    #[inline]
+    fn row(&self, row: u32) -> Option<&Connection> {
+        self.conns.get(row as usize)?.as_deref()
     }
 }
 
 impl Connection {
+    /// Lines of a connection that a request touches.
+    #[inline]
+    fn foresee_rx(&self, fetch: impl Fetch) {
+        fetch.line(self);
+        self.responder.foresee(fetch);
+        self.responder.foresee_stream(fetch);
+        self.foresee_cfg(fetch);
+    }
+
+    /// Lines of a connection that an acknowledgement or a new packet touches.
+    #[inline]
+    fn foresee_tx(&self, fetch: impl Fetch) {
+        fetch.line(self);
+        self.requester.foresee(fetch);
+        fetch.line(&self.pacer);
+        fetch.line(&self.rtt);
+        self.paths.foresee_self(fetch);
+        self.foresee_cfg(fetch);
+        fetch.line(&self.acked);
+        fetch.line(&self.good_ports);
+    }
+
+    #[inline]
+    fn foresee_cfg(&self, fetch: impl Fetch) {
+        fetch.line(&self.cfg);
+        fetch.line(&self.cfg.pmtu_log2);
+        fetch.all(&self.cfg.transport);
+    }
+
     #[inline]
     fn foresee_rx_path(&self, path: u8, fetch: impl Fetch) {
         if let Some(row) = self.rx_paths.get(usize::from(path)) {

@@ -18,7 +18,7 @@ use crate::counters::Counters;
 use crate::footprint::Footprint;
 use crate::memory::HostMemory;
 use crate::mr::MrTable;
-use crate::plane::{Control, Soon};
+use crate::plane::Control;
 use crate::send::Next;
 use crate::time::Time;
 use crate::timer::TimerKey;
@@ -41,8 +41,8 @@ use nic_spec::wire::{CmStatus, Opcode, CM_QPN};
 #[derive(Debug)]
 #[repr(C)]
 pub struct Nic {
-    conns: Vec<Option<Box<Connection>>>,
-    core: Core,
+    pub(crate) conns: Vec<Option<Box<Connection>>>,
+    pub(crate) core: Core,
     listeners: Vec<Listener>,
     /// Connections that began here or were granted; makes nonces and ids differ.
     drawn: u32,
@@ -205,30 +205,6 @@ impl Nic {
     /// Memory that a connection takes now.
     pub fn footprint(&self, conn: ConnId) -> Option<Footprint> {
         self.conn(conn).map(Connection::footprint)
-    }
-
-    /// The connection in a row of the table.
-    #[inline]
-    pub(crate) fn row(&self, row: u32) -> Option<&Connection> {
-        self.conns.get(row as usize)?.as_deref()
-    }
-
-    /// What makes a row of a connection's id.
-    #[inline]
-    pub(crate) fn row_mask(&self) -> u32 {
-        self.core.row_mask
-    }
-
-    /// What the port of `plane` is likely to send next.
-    #[inline]
-    pub(crate) fn soon(&self, plane: u8) -> Option<Soon> {
-        self.core.planes.get(usize::from(plane))?.soon()
-    }
-
-    /// Whose acknowledgement's timer is due first: connection, path.
-    #[inline]
-    pub(crate) fn next_ack_timer(&self) -> Option<(u32, u8)> {
-        self.core.timers.next_ack()
     }
 
     fn conn(&self, conn: ConnId) -> Option<&Connection> {

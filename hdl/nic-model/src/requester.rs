@@ -10,6 +10,7 @@ use crate::conn_config::{ConnConfig, StreamConfig, StreamIndex};
 use crate::connection::{ConnState, Connection};
 use crate::core::Core;
 use crate::footprint::{of_queue, of_vec};
+use crate::foresee::Fetch;
 use crate::memory::HostMemory;
 use crate::responder::Refusal;
 use crate::slab::Slab;
@@ -92,6 +93,21 @@ pub(crate) struct Requester {
     /// Slots of reads and atomics by id modulo the table's size.
     requests: Vec<Option<u32>>,
     next_request_id: u16,
+}
+
+impl Requester {
+    /// Has its own lines fetched, and the first stream and message, beside which most connections have no other.
+    #[inline]
+    pub fn foresee(&self, fetch: impl Fetch) {
+        fetch.line(&self.ring);
+        fetch.line(&self.messages);
+        if let Some(stream) = self.streams.first() {
+            fetch.line(stream);
+        }
+        if let Some(place) = self.messages.first() {
+            fetch.line(place);
+        }
+    }
 }
 
 /// What a packet's header does not say.

@@ -8,6 +8,7 @@ use crate::conn_config::{ConnConfig, StreamConfig, StreamIndex};
 use crate::connection::{ConnState, Connection};
 use crate::core::Core;
 use crate::footprint::{of_queue, of_vec};
+use crate::foresee::Fetch;
 use crate::memory::HostMemory;
 use crate::recv_queue::{RecvQueue, RecvRef};
 use crate::requester::Place;
@@ -114,6 +115,24 @@ pub(crate) struct Responder {
     next_credit: usize,
     deferred: Slab<Deferred>,
     answers: Slab<Answer>,
+}
+
+impl Responder {
+    /// Has its own lines fetched.
+    #[inline]
+    pub fn foresee(&self, fetch: impl Fetch) {
+        fetch.line(&self.queue);
+        fetch.line(&self.streams);
+        fetch.line(&self.deferred);
+    }
+
+    /// Has the first stream fetched, beside which most connections have no other.
+    #[inline]
+    pub fn foresee_stream(&self, fetch: impl Fetch) {
+        if let Some(stream) = self.streams.first() {
+            fetch.line(stream);
+        }
+    }
 }
 
 impl RxStream {

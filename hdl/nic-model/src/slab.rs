@@ -31,6 +31,12 @@ impl<T> Slab<T> {
         }
     }
 
+    /// Where the first slot stands.
+    #[inline]
+    pub fn first(&self) -> Option<&Option<T>> {
+        self.slots.first()
+    }
+
     /// The value of slot `at`.
     #[inline]
     pub fn get(&self, at: u32) -> Option<&T> {

@@ -6,6 +6,7 @@
 //! A timer is never moved or taken out. Who owns one remembers when its earliest entry is due; an entry that comes due
 //! too early makes its owner set the next one. So a packet that only pushes a deadline back costs nothing here.
 
+use crate::foresee::Fetch;
 use crate::time::Time;
 use alloc::collections::{BinaryHeap, VecDeque};
 use core::cmp::Reverse;
@@ -78,6 +79,21 @@ impl Timers {
         match self.in_order.front()?.2 {
             TimerKey::Ack(conn, path) => Some((conn, path)),
             _ => None,
+        }
+    }
+
+    /// Has what is looked at first fetched.
+    #[inline]
+    pub fn foresee(&self, fetch: impl Fetch) {
+        if let Some(entry) = self.in_order.front() {
+            fetch.line(entry);
+        }
+        if let Some(entry) = self.heap.peek() {
+            fetch.line(entry);
+        }
+        // One that is set now goes to the end.
+        if let Some(entry) = self.in_order.back() {
+            fetch.line(entry);
         }
     }
 

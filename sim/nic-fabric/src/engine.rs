@@ -15,7 +15,7 @@ use crate::frame::Frame;
 use crate::link::{Admission, RxLink, TxLink};
 use crate::node::{Ahead, Context, Node};
 use crate::pool::{FrameId, Next, Packet, Pool, FRAME_NONE};
-use crate::prefetch::prefetch;
+use crate::prefetch::{prefetch, prefetch_lines};
 use crate::queue::{Ingress, Pfc};
 use crate::route::Routes;
 use crate::rule::Verdict;
@@ -469,6 +469,7 @@ impl Shard {
             } else if key >> 60 == event::TIMER {
                 if let Some(slot) = calls.get_mut(call_count) {
                     *slot = (entity, Soon::Timer(key as u32));
+                    self.prefetch_node(entity);
                     call_count += 1;
                 }
             }
@@ -482,19 +483,34 @@ impl Shard {
                 core.pool.prefetch_frame(id);
                 if let Some(slot) = calls.get_mut(call_count) {
                     *slot = (node, Soon::Frame(id));
+                    self.prefetch_node(node);
                     call_count += 1;
                 }
             }
         }
-        for is_second in [false, true] {
-            for &(node, soon) in calls.get(..call_count).unwrap_or_default() {
-                let Some(nic) = self.nodes[node as usize].as_deref() else { continue };
-                let ahead = match soon {
-                    Soon::Timer(token) => Ahead::Timer(token),
-                    Soon::Frame(id) => Ahead::Frame(core.pool.header(id)),
-                };
-                nic.foresee(ahead, is_second);
+        let calls = calls.get(..call_count).unwrap_or_default();
+        for &(node, _) in calls {
+            core.prefetch_port(node);
+            if let Some(nic) = self.nodes[node as usize].as_deref() {
+                nic.foresee();
             }
+        }
+        for &(node, soon) in calls {
+            let Some(nic) = self.nodes[node as usize].as_deref() else { continue };
+            nic.foresee_event(match soon {
+                Soon::Timer(token) => Ahead::Timer(token),
+                Soon::Frame(id) => Ahead::Frame(core.pool.frame(id)),
+            });
+        }
+    }
+}
+
+impl Shard {
+    /// Fetches the first lines of a node.
+    #[inline]
+    fn prefetch_node(&self, node: u32) {
+        if let Some(nic) = self.nodes[node as usize].as_deref() {
+            prefetch_lines::<2>(nic);
         }
     }
 }
@@ -507,6 +523,15 @@ enum Soon {
 }
 
 impl Core {
+    /// Fetches the first link that leaves a host, and the last frame on it.
+    #[inline]
+    fn prefetch_port(&self, node: u32) {
+        if let Some(&link) = self.net.ports(node).first() {
+            prefetch(&self.tx[link as usize]);
+            self.pool.prefetch_if_any(self.rx[link as usize].last);
+        }
+    }
+
     /// Fetches the link by which a frame will leave a switch, and the last frame on it.
     #[inline]
     fn prefetch_out(&self, switch: u32, id: FrameId) {

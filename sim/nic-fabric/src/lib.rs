@@ -76,7 +76,7 @@ pub use frame::{Frame, Payload};
 pub use link::{Ecn, LinkSpec};
 pub use node::{Ahead, Context, Node};
 pub use pcap::Tap;
-pub use prefetch::prefetch;
+pub use prefetch::{prefetch, prefetch_all};
 pub use queue::{Pfc, QueueSpec};
 pub use rule::{Action, Matcher, Rule, Verdict};
 pub use schedule::Outage;

@@ -22,10 +22,13 @@ pub trait Node: AsAny + Send {
     /// ignores it.
     fn on_timer(&mut self, ctx: &mut Context<'_>, token: u32);
 
-    /// Something will happen to the node within the next few events: the lines of memory that it will touch may be
-    /// fetched with [`prefetch`](crate::prefetch()). Called for many nodes in turn before any of them is served, twice:
-    /// what the second call (`is_second`) reads, the first may have had fetched.
-    fn foresee(&self, _ahead: Ahead<'_>, _is_second: bool) {}
+    /// Something will happen to the node within the next few events: the lines of memory that every call touches may be
+    /// fetched with [`prefetch`](crate::prefetch()). The first two lines of the node are being fetched when this comes.
+    fn foresee(&self) {}
+
+    /// As [`foresee`](Self::foresee) when it is known what will happen. Called for several nodes in turn between that
+    /// and the events.
+    fn foresee_event(&self, _ahead: Ahead<'_>) {}
 
     /// The cable at a port went down or came back.
     fn on_port_state(&mut self, _ctx: &mut Context<'_>, _port: u16, _is_up: bool) {}
@@ -38,8 +41,8 @@ pub trait Node: AsAny + Send {
 /// What will happen to a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ahead<'a> {
-    /// A frame with these inline bytes arrives.
-    Frame(&'a [u8]),
+    /// This frame arrives.
+    Frame(&'a Frame),
     /// A timer with this token is due.
     Timer(u32),
 }

@@ -159,10 +159,10 @@ impl Pool {
         self.slots[id as usize].frame.prefetch();
     }
 
-    /// The inline bytes of a frame, as it was sent.
+    /// The frame, its header as it was sent.
     #[inline]
-    pub(crate) fn header(&self, id: FrameId) -> &[u8] {
-        self.slots[id as usize].frame.header()
+    pub(crate) fn frame(&self, id: FrameId) -> &Frame {
+        &self.slots[id as usize].frame
     }
 
     /// The frame, its header up to date.

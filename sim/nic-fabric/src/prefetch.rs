@@ -9,12 +9,38 @@
 /// without such a hint.
 #[inline(always)]
 pub fn prefetch<T: ?Sized>(place: &T) {
+    hint(core::ptr::from_ref(place).cast());
+}
+
+/// The same for every cache line of `place`.
+#[inline(always)]
+pub fn prefetch_all<T: ?Sized>(place: &T) {
+    let start = core::ptr::from_ref(place).cast::<u8>();
+    let first = start.addr() / LINE_BYTES;
+    let count = (start.addr() + size_of_val(place)).div_ceil(LINE_BYTES) - first;
+    for line in 0..count {
+        hint(start.wrapping_add(line * LINE_BYTES));
+    }
+}
+
+/// The same for `COUNT` lines from the beginning of `place` on.
+#[inline(always)]
+pub(crate) fn prefetch_lines<const COUNT: usize>(place: &dyn crate::Node) {
+    let start = core::ptr::from_ref(place).cast::<u8>();
+    (0..COUNT).for_each(|line| hint(start.wrapping_add(line * LINE_BYTES)));
+}
+
+/// Of the processors that this is for.
+const LINE_BYTES: usize = 64;
+
+#[inline(always)]
+fn hint(place: *const u8) {
     #[cfg(target_arch = "x86_64")]
     {
         use core::arch::x86_64::{_mm_prefetch, _MM_HINT_T0};
-        // SAFETY: a hint, which changes nothing that the program can see; it would not fault on any address, and this
-        // one is valid. Every x86_64 processor has it.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(core::ptr::from_ref(place).cast()) }
+        // SAFETY: a hint, which changes nothing that the program can see; it does not fault on any
+        // address. Every x86_64 processor has it.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(place.cast()) }
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = place;

@@ -1,7 +1,7 @@
 //! The event queue: a timing wheel of 2.048 ns buckets with a heap for what lies beyond 16.8 us.
 //!
 //! Events come out ordered by (time, key), and keys name entities, so the order of two events of the same picosecond
-//! does not depend on who pushed first. A bucket is a list of nodes in one store, so that the memory touched is that of
+//! does not depend on who pushed first. A bucket is a list of nodes of some events in one store, so that the memory touched is that of
 //! the events that are set, and no more; it is sorted when time reaches it. An event pushed into the open bucket (or
 //! before it, when the next event lay far ahead) is inserted in place.
 
@@ -28,12 +28,20 @@ fn time_of(event: Event) -> u64 {
 /// Ends a list of nodes.
 const NODE_NONE: u32 = u32::MAX;
 
-/// An event in a bucket, or a free place.
+/// Events of a bucket, or a free place; a cache line.
 #[derive(Clone, Copy)]
+#[repr(C, align(64))]
 struct Node {
-    event: Event,
+    events: [Event; NODE_EVENTS],
     next: u32,
+    /// How many of `events` there are.
+    count: u32,
 }
+
+/// What fits a cache line.
+const NODE_EVENTS: usize = 3;
+
+const _: () = assert!(std::mem::size_of::<Node>() == 64);
 
 /// Events in the order of (time, key).
 pub(crate) struct Wheel {
@@ -48,6 +56,8 @@ pub(crate) struct Wheel {
     open_number: u64,
     /// Events of the open bucket, sorted; those before `open_position` are gone.
     open: Vec<Event>,
+    /// Room for sorting.
+    sorted: Vec<Event>,
     open_position: usize,
     far: BinaryHeap<Reverse<Event>>,
     /// When the first event of `far` is due; `u64::MAX` if there is none.
@@ -63,6 +73,7 @@ impl Wheel {
             occupied: [0; WORD_COUNT],
             open_number: 0,
             open: Vec::new(),
+            sorted: Vec::new(),
             open_position: 0,
             far: BinaryHeap::new(),
             far_ps: u64::MAX,
@@ -77,8 +88,15 @@ impl Wheel {
         let ahead = number.wrapping_sub(self.open_number + 1);
         if ahead < BUCKET_COUNT as u64 - 1 {
             let index = number as usize % BUCKET_COUNT;
-            let at = self.make_node(Node { event, next: self.buckets[index] });
-            self.buckets[index] = at;
+            let first = self.buckets[index];
+            if let Some(node) = self.nodes.get_mut(first as usize) {
+                if let Some(place) = node.events.get_mut(node.count as usize) {
+                    *place = event;
+                    node.count += 1;
+                    return;
+                }
+            }
+            self.buckets[index] = self.make_node(Node { events: [event, 0, 0], next: first, count: 1 });
             self.occupied[index / 64] |= 1 << (index % 64);
         } else if number <= self.open_number {
             self.insert_open(event);
@@ -166,8 +184,13 @@ impl Wheel {
         if far == number {
             self.drain_far(number);
         }
-        if self.open.len() > 1 {
-            self.open.sort_unstable();
+        match self.open.len() {
+            0..=1 => {}
+            2..=SORT_BY_RANK_MAX => {
+                sort_by_rank(&self.open, &mut self.sorted);
+                std::mem::swap(&mut self.open, &mut self.sorted);
+            }
+            _ => self.open.sort_unstable(),
         }
         true
     }
@@ -179,8 +202,9 @@ impl Wheel {
         self.occupied[index / 64] &= !(1 << (index % 64));
         let mut last = first;
         loop {
-            let Node { event, next } = self.nodes[last as usize];
-            self.open.push(event);
+            let Node { events, next, count } = &self.nodes[last as usize];
+            self.open.extend_from_slice(&events[..*count as usize]);
+            let next = *next;
             if next == NODE_NONE {
                 break;
             }
@@ -219,6 +243,23 @@ impl Wheel {
             bits = self.occupied[word];
         }
         None
+    }
+}
+
+/// Events up to which counting beats a sort that branches on what it compares, which nothing can predict.
+const SORT_BY_RANK_MAX: usize = 24;
+
+/// Puts every event where as many are before it as are less than it.
+#[inline]
+fn sort_by_rank(events: &[Event], out: &mut Vec<Event>) {
+    out.clear();
+    out.resize(events.len(), 0);
+    for (at, event) in events.iter().enumerate() {
+        let (before, after) = events.split_at(at);
+        // Of equal ones the first stays first.
+        let rank = before.iter().map(|other| usize::from(other <= event)).sum::<usize>()
+            + after.iter().map(|other| usize::from(other < event)).sum::<usize>();
+        out[rank] = *event;
     }
 }
 
@@ -270,6 +311,17 @@ mod tests {
     fn events_come_out_by_time_then_key_as_from_a_heap() {
         for seed in 0..8 {
             check_against_heap(seed);
+        }
+    }
+
+    #[test]
+    fn equal_events_all_come_out() {
+        for count in [2, SORT_BY_RANK_MAX, SORT_BY_RANK_MAX + 1] {
+            let mut wheel = Wheel::new();
+            (0..count).for_each(|i| wheel.push(5_000 + i as u64 % 2, 7));
+            let times: Vec<_> = std::iter::from_fn(|| pop(&mut wheel, u64::MAX)).map(|event| event.0).collect();
+            let expected: Vec<_> = (0..count).map(|i| 5_000 + u64::from(i >= count.div_ceil(2))).collect();
+            assert_eq!(times, expected);
         }
     }
 

@@ -4,9 +4,9 @@
 //! hardware. The network's timers cannot be taken back; the card remembers which are set, and one that finds nothing due
 //! does nothing.
 
-use nic_fabric::{prefetch, Ahead, Context, Frame, Node};
+use nic_fabric::{prefetch, prefetch_all, Ahead, Context, Frame, Node};
 use nic_model::config::NicConfig;
-use nic_model::foresee::{Fetch, Step};
+use nic_model::foresee::Fetch;
 use nic_model::memory::HostMemory;
 use nic_model::time::Time;
 use nic_model::wire::frame;
@@ -76,9 +76,14 @@ impl<M: HostMemory + Send + 'static> Card<M> {
         self.joint.pump(ctx, &mut self.memory);
     }
 
-    /// Has fetched what the card will touch; see [`Node::foresee`]. Tokens that are not the card's do nothing.
-    pub fn foresee(&self, ahead: Ahead<'_>, is_second: bool) {
-        self.joint.foresee(ahead, is_second);
+    /// Has fetched what every call touches; see [`Node::foresee`].
+    pub fn foresee(&self) {
+        self.joint.foresee();
+    }
+
+    /// Has fetched what this will touch; see [`Node::foresee_event`]. Tokens that are not the card's do nothing.
+    pub fn foresee_event(&self, ahead: Ahead<'_>) {
+        self.joint.foresee_event(ahead);
     }
 
     /// Takes a timer, if its token is the card's; else false, and it is for the node that holds the card.
@@ -112,6 +117,11 @@ impl Fetch for Prefetch {
     #[inline(always)]
     fn line<T: ?Sized>(self, place: &T) {
         prefetch(place);
+    }
+
+    #[inline(always)]
+    fn all<T: ?Sized>(self, place: &T) {
+        prefetch_all(place);
     }
 }
 
@@ -210,13 +220,21 @@ impl Joint {
         true
     }
 
-    fn foresee(&self, ahead: Ahead<'_>, is_second: bool) {
-        let step = if is_second { Step::Ring } else { Step::Path };
+    #[inline]
+    fn foresee(&self) {
+        prefetch(&self.wakes_ps);
+        prefetch(&self.frame);
+        self.nic.foresee(Prefetch);
+    }
+
+    fn foresee_event(&self, ahead: Ahead<'_>) {
+        self.ports.first().into_iter().for_each(prefetch);
+        self.wakes_ps.last().into_iter().for_each(prefetch);
         match ahead {
-            Ahead::Frame(header) => self.nic.foresee_frame(header, step, Prefetch),
-            Ahead::Timer(TOKEN_MODEL) => self.nic.foresee_timer(step, Prefetch),
+            Ahead::Frame(frame) => self.nic.foresee_frame(frame.header(), Prefetch),
+            Ahead::Timer(TOKEN_MODEL) => self.nic.foresee_timer(Prefetch),
             Ahead::Timer(token @ TOKEN_PORT..CARD_TOKENS) => {
-                self.nic.foresee_transmit((token - TOKEN_PORT) as u8, step, Prefetch);
+                self.nic.foresee_transmit((token - TOKEN_PORT) as u8, Prefetch);
             }
             Ahead::Timer(_) => {}
         }
@@ -245,8 +263,12 @@ impl<M: HostMemory + Send + 'static> Node for Card<M> {
         Card::on_timer(self, ctx, token);
     }
 
-    fn foresee(&self, ahead: Ahead<'_>, is_second: bool) {
-        Card::foresee(self, ahead, is_second);
+    fn foresee(&self) {
+        Card::foresee(self);
+    }
+
+    fn foresee_event(&self, ahead: Ahead<'_>) {
+        Card::foresee_event(self, ahead);
     }
 
     fn on_port_state(&mut self, ctx: &mut Context<'_>, port: u16, is_up: bool) {

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 
 use nic_fabric::workload::{Connection, Endpoint, Event, MessageId, PathGauge, Request, Verb, Workload, PLAYER_TOKEN};
-use nic_fabric::{Context, Frame, NodeId, Topology};
+use nic_fabric::{Ahead, Context, Frame, NodeId, Topology};
 use nic_model::conn_config::{ConnConfig, StreamConfig};
 use nic_model::memory::{Fault, HostMemory};
 use nic_model::mr::Mr;
@@ -255,6 +255,14 @@ impl Endpoint for ModelNic {
     fn on_timer(&mut self, ctx: &mut Context<'_>, token: u32) {
         self.card.on_timer(ctx, token);
         self.settle(ctx);
+    }
+
+    fn foresee(&self) {
+        self.card.foresee();
+    }
+
+    fn foresee_event(&self, ahead: Ahead<'_>) {
+        self.card.foresee_event(ahead);
     }
 
     fn on_port_state(&mut self, ctx: &mut Context<'_>, port: u16, is_up: bool) {

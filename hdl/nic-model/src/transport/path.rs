@@ -185,7 +185,7 @@ pub struct TxPath {
     pub stats: PathStats,
     rtx: VecDeque<Psn>,
     loss_window: (u32, u32),
-    skip_until: Time,
+    pub(super) skip_until: Time,
     /// When it took another route; never, once what that left behind is dealt with.
     reaimed_at: Time,
 }

@@ -7,7 +7,7 @@
 use super::path::TxPath;
 use crate::config::TransportConfig;
 use crate::footprint::of_vec;
-use crate::foresee::{Fetch, Step};
+use crate::foresee::Fetch;
 use crate::time::Time;
 use alloc::vec::Vec;
 
@@ -46,17 +46,6 @@ struct Slot {
     /// The path stands in its plane's retransmit queue.
     rtx_queued: bool,
     path: TxPath,
-}
-
-impl Slot {
-    /// Has its lines fetched, as far as packets touch them.
-    #[inline]
-    fn foresee(&self, fetch: impl Fetch) {
-        fetch.line(self);
-        fetch.line(&self.path.rtt);
-        fetch.line(&self.path.window);
-        fetch.line(&self.path.stats);
-    }
 }
 
 /// Whose turn it is among the planes: one plane.
@@ -181,23 +170,27 @@ impl PathSet {
         core::mem::replace(&mut self.slots[index].rtx_queued, queued)
     }
 
-    /// Has fetched what an acknowledgement of path `index` touches.
+    /// Has the lines of the set itself fetched.
     #[inline]
-    pub(crate) fn foresee_ack(&self, index: usize, step: Step, fetch: impl Fetch) {
-        let Some(slot) = self.slots.get(index) else { return };
-        match step {
-            Step::Path => slot.foresee(fetch),
-            Step::Ring => slot.path.window.foresee_acked(fetch),
-        }
+    pub(crate) fn foresee_self(&self, fetch: impl Fetch) {
+        fetch.line(self);
+        fetch.line(&self.planes);
+        fetch.line(&self.turns[0].open_paths);
     }
 
-    /// Has fetched what a new packet on path `index` touches.
+    /// Has fetched what an acknowledgement of path `index`, or a new packet on it, touches.
     #[inline]
-    pub(crate) fn foresee_new(&self, index: usize, step: Step, fetch: impl Fetch) {
-        let Some(slot) = self.slots.get(index) else { return };
-        match step {
-            Step::Path => slot.foresee(fetch),
-            Step::Ring => slot.path.window.foresee_new(fetch),
+    pub(crate) fn foresee(&self, index: usize, fetch: impl Fetch) {
+        if let (Some(slot), Some(load), Some(plane)) =
+            (self.slots.get(index), self.loads.get(index), self.planes.get(index))
+        {
+            fetch.line(load);
+            fetch.line(plane);
+            fetch.line(slot);
+            fetch.line(&slot.path.rtt);
+            fetch.line(&slot.path.window);
+            fetch.line(&slot.path.stats);
+            fetch.line(&slot.path.skip_until);
         }
     }
 

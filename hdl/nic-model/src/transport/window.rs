@@ -8,7 +8,6 @@
 //! for retransmissions alike.
 
 use super::bitmap::{Bitmap, BITS};
-use crate::foresee::Fetch;
 use crate::time::Ticks;
 use alloc::boxed::Box;
 use nic_spec::num::Psn;
@@ -234,25 +233,7 @@ impl SendWindow {
     }
 
     fn slot(&self, psn: Psn) -> usize {
-        psn.get() as usize & self.ring.len().wrapping_sub(1)
-    }
-
-    /// Has the entries fetched that an acknowledgement will read first.
-    #[inline]
-    pub(crate) fn foresee_acked(&self, fetch: impl Fetch) {
-        for psn in [self.una, self.una + 3] {
-            if let Some(entry) = self.ring.get(self.slot(psn)) {
-                fetch.line(entry);
-            }
-        }
-    }
-
-    /// Has the entry fetched that the next new packet takes.
-    #[inline]
-    pub(crate) fn foresee_new(&self, fetch: impl Fetch) {
-        if let Some(entry) = self.ring.get(self.slot(self.nxt)) {
-            fetch.line(entry);
-        }
+        psn.get() as usize & (self.ring.len() - 1)
     }
 
     fn grow(&mut self) {

@@ -1,7 +1,7 @@
 //! What a workload needs of a NIC, and nothing more.
 
 use crate::frame::Frame;
-use crate::node::Context;
+use crate::node::{Ahead, Context};
 use crate::workload::graph::{MessageId, Verb, Workload};
 
 /// A message to be moved, as its initiator's NIC is asked to.
@@ -66,6 +66,12 @@ pub trait Endpoint: Send + 'static {
 
     /// A timer is due.
     fn on_timer(&mut self, ctx: &mut Context<'_>, token: u32);
+
+    /// As [`Node::foresee`](crate::Node::foresee).
+    fn foresee(&self) {}
+
+    /// As [`Node::foresee_event`](crate::Node::foresee_event).
+    fn foresee_event(&self, _ahead: Ahead<'_>) {}
 
     /// The cable at a port went down or came back.
     fn on_port_state(&mut self, _ctx: &mut Context<'_>, _port: u16, _is_up: bool) {}

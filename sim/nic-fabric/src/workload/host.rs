@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::frame::Frame;
-use crate::node::{Context, Node};
+use crate::node::{Ahead, Context, Node};
 use crate::workload::endpoint::{Endpoint, Event, Request};
 use crate::workload::graph::{MessageId, Workload};
 use crate::workload::player::Player;
@@ -94,6 +94,14 @@ impl<E: Endpoint> Node for WorkloadHost<E> {
             self.endpoint.on_timer(ctx, token);
         }
         self.pump(ctx);
+    }
+
+    fn foresee(&self) {
+        self.endpoint.foresee();
+    }
+
+    fn foresee_event(&self, ahead: Ahead<'_>) {
+        self.endpoint.foresee_event(ahead);
     }
 
     fn on_port_state(&mut self, ctx: &mut Context<'_>, port: u16, is_up: bool) {
