@@ -254,12 +254,17 @@ const SORT_BY_RANK_MAX: usize = 24;
 fn sort_by_rank(events: &[Event], out: &mut Vec<Event>) {
     out.clear();
     out.resize(events.len(), 0);
-    for (at, event) in events.iter().enumerate() {
-        let (before, after) = events.split_at(at);
-        // Of equal ones the first stays first.
-        let rank = before.iter().map(|other| usize::from(other <= event)).sum::<usize>()
-            + after.iter().map(|other| usize::from(other < event)).sum::<usize>();
+    let mut rank_sum = 0;
+    for event in events {
+        let rank = events.iter().map(|other| usize::from(other < event)).sum::<usize>();
         out[rank] = *event;
+        rank_sum += rank;
+    }
+    if 2 * rank_sum != events.len() * (events.len() - 1) {
+        // Equal ones took the same place and left those after it empty.
+        for at in 1..out.len() {
+            out[at] = out[at].max(out[at - 1]);
+        }
     }
 }
 
