@@ -248,7 +248,11 @@ impl Connection {
         core.losses.on_ack(now, outcome.acked_pkts, outcome.lost_pkts + outcome.single_pkts);
         if outcome.ce_pkts > 0 {
             self.last_ce = Some(now);
-        } else if info.epoch == path.epoch {
+        } else if self.last_ce.is_some_and(|at| now.since_ps(at) > srtt_ps) {
+            // An answer without a mark, a round trip later: the queue is gone. Silence alone does not say so.
+            self.last_ce = None;
+        }
+        if outcome.ce_pkts == 0 && info.epoch == path.epoch {
             if let Some(good) = self.good_ports.get_mut(usize::from(path.plane)) {
                 good.note(path.sport);
             }

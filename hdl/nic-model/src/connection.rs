@@ -76,7 +76,7 @@ pub(crate) struct Connection {
     pub rtt: Rtt,
     pub paths: PathSet,
     pub cfg: ConnConfig,
-    /// When a mark was last reported.
+    /// When a mark was last reported; none since an acknowledgement without one, a round trip or more later.
     pub last_ce: Option<Time>,
     /// Round trip for which the window's cap was computed, ps.
     pub window_for_ps: u64,

@@ -63,10 +63,7 @@ impl Connection {
     /// Which packets may be copied now. A limit by the receiver is kept: copies take the tokens that new packets leave,
     /// and where little is lost they leave those to others.
     fn copies(&mut self, core: &mut Core, now: Time) -> Option<Copies> {
-        let cfg = &self.cfg.transport;
-        let srtt_ps = self.rtt.srtt_ps().unwrap_or(cfg.rto_init_ps);
-        let is_marked = self.last_ce.is_some_and(|at| now.since_ps(at) <= srtt_ps);
-        if self.state != ConnState::Rts || self.has_new() || is_marked {
+        if self.state != ConnState::Rts || self.has_new() || self.last_ce.is_some() {
             return None;
         }
         if !self.is_paced(core, now, 0) {
