@@ -6,6 +6,8 @@ FILE  ?= out/verilog/card.v
 PATHS ?= 4
 LOSS  ?= 1%
 SEED  ?= 7
+# The pictures of `make headlines` that are kept.
+PICTURES = incast.goodput.svg incast.queue.svg plane-outage.goodput.svg sync-messages.completions.svg all-to-all-64.completions.svg
 
 .PHONY: help setup run test gen lint check verilog fmt nightly headlines bench-fabric clean
 
@@ -21,7 +23,7 @@ run: setup ## send a file (the card's own Verilog) across two simulated cards at
 	@target/debug/nicsim transfer --file $(FILE) --out out/received --paths $(PATHS) --loss $(LOSS) --seed $(SEED)
 	@cmp $(FILE) out/received && echo "the received file equals the sent one: $(FILE)"
 
-test: setup check ## everything: generated files, format, all tests
+test: setup check lint ## everything: generated files, format, clippy, all tests
 	$(CARGO) test -q -j$(JOBS) --workspace --no-fail-fast
 
 nightly: setup ## slow proofs: more seeds, longer runs (about half an hour)
@@ -29,7 +31,8 @@ nightly: setup ## slow proofs: more seeds, longer runs (about half an hour)
 
 headlines: setup ## run every headline plan; table in sim/nic-plan/HEADLINES.md, plots and data in out/headlines (a few minutes)
 	@$(CARGO) build -q -j$(JOBS) -p nicsim
-	@target/debug/nicsim fabric sim/nic-plan/plans/*.toml --plot out/headlines --markdown sim/nic-plan/HEADLINES.md
+	@target/debug/nicsim fabric sim/nic-plan/plans/*.toml --plot out/headlines --markdown sim/nic-plan/HEADLINES.md; \
+	status=$$?; cd out/headlines && cp $(PICTURES) ../../sim/nic-plan/pictures/ && exit $$status
 
 bench-fabric: ## link-hops per CPU-second, 64 nodes with the full model
 	$(CARGO) run --release -q -j$(JOBS) -p nic-node --example bench_model

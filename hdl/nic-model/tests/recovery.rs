@@ -202,9 +202,12 @@ fn no_copies_are_sent_while_the_receiver_limits_the_sender() {
     assert!(b.now > Time(0));
 }
 
+/// Times and sequence numbers.
+type Seen = std::rc::Rc<std::cell::RefCell<Vec<(u64, Option<u32>)>>>;
+
 /// Reports every frame that leaves side 0 with what it is: sequence number of path 0 for data, none for a marker.
-fn watch(b: &mut Bench<VirtualMemory>) -> std::rc::Rc<std::cell::RefCell<Vec<(u64, Option<u32>)>>> {
-    let seen = std::rc::Rc::new(std::cell::RefCell::new(Vec::new()));
+fn watch(b: &mut Bench<VirtualMemory>) -> Seen {
+    let seen = Seen::default();
     let to = seen.clone();
     b.hook = Some(Box::new(move |now, side, _, f| {
         match (side, parse(f, &ANY).map(|p| (p.pseq.get(), p.body))) {

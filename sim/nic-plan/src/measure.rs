@@ -71,7 +71,7 @@ impl Unit {
                 format!("{} %", format!("0.{value:04}").trim_end_matches('0'))
             }
             Unit::Ppm => format!("{}.{} %", value / 10_000, value % 10_000 / 1_000),
-            Unit::Bytes if value >= 1 << 20 => format!("{}.{} MiB", value >> 20, (value % (1 << 20)) * 10 >> 20),
+            Unit::Bytes if value >= 1 << 20 => format!("{}.{} MiB", value >> 20, ((value % (1 << 20)) * 10) >> 20),
             Unit::Bytes => format!("{} KiB", value >> 10),
         }
     }

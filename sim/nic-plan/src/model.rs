@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use nic_fabric::workload::{Connection, Endpoint, Event, MessageId, PathGauge, Request, Verb, Workload, PLAYER_TOKEN};
+use nic_fabric::workload::{Connection, Endpoint, Event, MessageId, PathGauge, Request, Verb, Workload};
 use nic_fabric::{Ahead, Context, Frame, NodeId, Topology};
 use nic_model::conn_config::{ConnConfig, StreamConfig};
 use nic_model::memory::{Fault, HostMemory};
@@ -15,14 +15,12 @@ use nic_model::time::Time;
 use nic_model::wire::frame::Payload;
 use nic_model::work::{ConnId, Cqe, CqeOp, Local, RecvWr, RemoteMemory, SendOp, SendWr};
 use nic_node::connect::{nic_config, ConnectError, Connector};
-use nic_node::{Card, CARD_TOKENS};
+use nic_node::Card;
 use nic_spec::csr::stats::COUNTERS;
 use nic_spec::desc::Status;
 use nic_spec::num::{Lkey, Pd, Rkey};
 
 use crate::transport::ModelSpec;
-
-const _: () = assert!(CARD_TOKENS <= PLAYER_TOKEN);
 
 /// What a packet takes on the line besides payload: Ethernet, IPv4, UDP, BTH, PXTH, MXTH, RETH, ICRC, preamble, FCS and gap.
 pub(crate) const OVERHEAD_BYTES: u64 = 14 + 20 + 8 + 12 + 8 + 8 + 16 + 4 + 24;

@@ -167,7 +167,7 @@ impl Ack {
         let (eth, rest) = Eth::split(frame).ok()?;
         let ip_len =
             if eth.ethertype() == nic_spec::wire::ETHERTYPE_IPV6 { nic_spec::wire::Ipv6::LEN } else { Ipv4::LEN };
-        let packet = &rest[..];
+        let packet = rest;
         assert!(nic_spec::wire::icrc::is_valid(packet).expect("long enough"), "the card sent a wrong ICRC");
         let (bth, rest) = Bth::split(packet.get(ip_len + Udp::LEN..)?).ok()?;
         if bth.opcode() != Opcode::Ack.code() {

@@ -46,7 +46,7 @@ fn other_connection_works(a: &Side, b: &Side) {
 #[test]
 fn every_alignment_of_both_sides_around_beats_and_pages() {
     let (bench, a, b, qp, _qp_b) = pair();
-    a.source.write(0, &(0..LEN).map(|i| (i * 131 >> 3) as u8 ^ i as u8).collect::<Vec<_>>());
+    a.source.write(0, &(0..LEN).map(|i| ((i * 131) >> 3) as u8 ^ i as u8).collect::<Vec<_>>());
     let lens = [1u64, 2, 62, 63, 64, 65, 66, 127, 128, 129];
     let step = if std::env::var_os("RUN_SLOW").is_some() { 1 } else { 7 };
     for offset in (0..64u64).step_by(step) {

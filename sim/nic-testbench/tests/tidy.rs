@@ -167,10 +167,9 @@ fn unsafe_code_stands_only_where_it_is_argued() {
             })
             .map(|(n, _)| n + 1)
             .collect();
-        if !unsafe_lines.is_empty()
-            && !(file.starts_with("sim/cocotb-rs/src/") && text.contains("SAFETY:"))
-            && !file.ends_with("tests/tidy.rs")
-        {
+        let is_allowed = file.starts_with("sim/cocotb-rs/src/") || file == "sim/nic-fabric/src/prefetch.rs";
+        let is_explained = is_allowed && text.contains("SAFETY:");
+        if !unsafe_lines.is_empty() && !is_explained && !file.ends_with("tests/tidy.rs") {
             found.push(format!("{file}: lines {unsafe_lines:?}"));
         }
     }

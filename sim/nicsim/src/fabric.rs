@@ -7,7 +7,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use nic_plan::report::{outcome_json, outcome_rows, run_json, run_rows, write_tables};
 use nic_plan::{execute, headline, plot, Options, Outcome, Plan, Progress, Verdict};
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Parts into which a run is divided on the progress bar.
@@ -72,7 +72,7 @@ pub fn run(args: &FabricArgs) -> Result<ExitCode> {
     Ok(if is_met { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
-fn read(path: &PathBuf, args: &FabricArgs) -> Result<Plan> {
+fn read(path: &Path, args: &FabricArgs) -> Result<Plan> {
     let mut plan = Plan::read(path)?;
     plan.select(&args.cases, &args.transports);
     if plan.runs.is_empty() {
