@@ -30,6 +30,7 @@ cases! { "probe":
     "R-022" [Caps::REDUNDANCY] there_are_no_copies_while_there_is_something_new;
     "R-022" + "C-021" [Caps::REDUNDANCY.and(Caps::HINT)] there_are_no_copies_under_a_rate_hint;
     "R-022" [Caps::REDUNDANCY.and(Caps::CONGESTION)] there_are_no_copies_after_a_mark;
+    "R-022" [Caps::REDUNDANCY.and(Caps::CONGESTION)] silence_after_a_mark_allows_no_copies_and_an_answer_without_one_does;
     "R-022" + "R-021" [Caps::REDUNDANCY.and(Caps::PROBE)] after_a_probe_by_timer_there_are_copies_again;
     "R-022" + "R-003" [Caps::REDUNDANCY] of_what_was_lost_there_is_another_copy;
     "R-022" + "C-020" [Caps::REDUNDANCY.and(Caps::HINT)] under_a_rate_hint_what_was_lost_is_copied;
@@ -315,6 +316,25 @@ fn there_are_no_copies_after_a_mark(k: &mut Kit<'_>) -> Outcome {
     k.completes(&[(1000, Status::Ok)])?;
     k.burst(&c, 1, 1)?;
     k.silence(20 * US)
+}
+
+fn silence_after_a_mark_allows_no_copies_and_an_answer_without_one_does(k: &mut Kit<'_>) -> Outcome {
+    let c = k.open(|cfg| {
+        copying(cfg);
+        cfg.transport.conn_init_pkts = 64;
+    })?;
+    k.post_write(&c, 1000, 0, BURST_BYTES)?;
+    let sent = k.collect(50 * US)?;
+    k.inject(&c.ack(&sent[0]).ce_cnt(1))?;
+    k.completes(&[(1000, Status::Ok)])?;
+    // Many round trips without a word.
+    k.silence(5 * MS)?;
+    let sent = k.burst(&c, 1, 1)?;
+    k.silence(20 * US)?;
+    k.inject(&c.ack(&sent[0]).ce_cnt(1))?;
+    k.completes(&[(1, Status::Ok)])?;
+    k.burst(&c, 2, 1)?;
+    equal(k.collect(20 * US)?.len(), 1, "copies after an answer without a mark")
 }
 
 fn the_duplicate_of_a_copy_is_no_sign_of_reordering(k: &mut Kit<'_>) -> Outcome {
