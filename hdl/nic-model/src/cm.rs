@@ -225,6 +225,7 @@ impl Connection {
             }
             Step::Draining => {
                 self.handshake.next_at = now.after_ps(WAIT_PS / 10);
+                self.watch_peer(core, now);
                 return false;
             }
             Step::Ending => Opcode::DiscReq,
@@ -245,7 +246,8 @@ impl Connection {
 
     /// True when nothing is under way in either direction.
     fn is_drained(&self) -> bool {
-        self.requester.is_quiet() && !self.responder.has_work() && self.paths.in_flight_pkts() == 0
+        let is_done_here = self.requester.is_quiet() && self.paths.in_flight_pkts() == 0;
+        is_done_here && !self.responder.has_work() && !self.responder.awaits_packets()
     }
 
     /// CONN_REP arrived: the connection is there, or refused.

@@ -61,6 +61,8 @@ pub struct TransportConfig {
     pub reaims_per_plane: u8,
     /// Interval of probes on a dead path.
     pub probe_interval_ps: u64,
+    /// Silence of a peer that is waited for after which it is probed, at least.
+    pub answer_wait_ps: u64,
     /// Good probes that bring a dead path back.
     pub probe_good: u8,
     /// Packets of a connection in flight until the first acknowledgement, for each plane.
@@ -109,6 +111,7 @@ impl Default for TransportConfig {
             min_rtt_period_ps: u64::from(consts::MIN_RTT_PERIOD_NS) * NS_PS,
             reaims_per_plane: consts::REAIMS_PER_PLANE as u8,
             probe_interval_ps: u64::from(consts::PROBE_INTERVAL_NS) * NS_PS,
+            answer_wait_ps: u64::from(consts::ANSWER_WAIT_NS) * NS_PS,
             probe_good: consts::PROBE_GOOD as u8,
             heavy_loss_q8: consts::HEAVY_LOSS_Q8,
             heavy_loss_pkts: consts::HEAVY_LOSS_PKTS,

@@ -279,7 +279,7 @@ impl Connection {
     pub fn arm_conn(&mut self, core: &mut Core) {
         let mut at = self.handshake.next_at();
         if self.state != ConnState::Error {
-            at = at.min(self.planes.next_at()).min(self.opening.next_at());
+            at = at.min(self.planes.next_at()).min(self.opening.next_at()).min(self.watch.next_at());
         }
         core.timers.arm(&mut self.conn_armed, at, TimerKey::Conn(self.index));
     }

@@ -20,6 +20,7 @@ use crate::transport::reorder::ReorderTolerance;
 use crate::transport::rtt::Rtt;
 use crate::transport::rx_path::RxPath;
 use crate::transport::window::Desc;
+use crate::watch::Watch;
 use crate::wire::emit::Template;
 use crate::wire::frame::Payload;
 use crate::wire::packet::{Body, Network, Packet};
@@ -61,10 +62,12 @@ pub(crate) struct Connection {
     /// The path of the peer heard last.
     pub last_rx_path: Option<u8>,
     pub index: u32,
-    /// Its number in the hint engine.
-    pub hint_index: usize,
     /// Cap of the window: twice the bandwidth-delay product.
     pub window_max_pkts: u32,
+    /// Its number in the hint engine.
+    pub hint_index: usize,
+    /// When a packet of the peer last came.
+    pub heard_at: Time,
     pub reorder: ReorderTolerance,
     pub rx_paths: Vec<RxPath>,
     /// Two for each plane: of data packets, of control packets.
@@ -111,6 +114,8 @@ pub(crate) struct Connection {
     pub bdp_pkts: u32,
     /// Its beginning and end.
     pub handshake: Handshake,
+    /// Whether the peer is still there while it is waited for.
+    pub watch: Watch,
 }
 
 impl Connection {
@@ -134,6 +139,7 @@ impl Connection {
             window_max_pkts: cfg.transport.conn_window_min_pkts,
             window_for_ps: 0,
             hint_index,
+            heard_at: now,
             in_ready: 0,
             in_idle: 0,
             nak_free_at: Time::ZERO,
@@ -156,6 +162,7 @@ impl Connection {
             conn_armed: Time::NEVER,
             bdp_pkts: 0,
             handshake: Handshake::none(),
+            watch: Watch::new(),
             templates: alloc::vec![[Template::EMPTY; 2]; core.cfg.planes.len()],
             cfg,
         }

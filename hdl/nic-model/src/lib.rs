@@ -54,6 +54,7 @@ mod responder;
 mod send;
 mod slab;
 mod timer;
+mod watch;
 
 pub use connection::ConnState;
 pub use footprint::Footprint;

@@ -293,6 +293,7 @@ impl Nic {
             core.counters.count(Counter::RxConnError);
             return;
         }
+        c.heard_at = now;
         if c.state == ConnState::Rtr {
             c.on_confirmed(core);
         }
@@ -504,6 +505,7 @@ impl Nic {
                     if c.state != ConnState::Error {
                         c.on_plane_timer(core, now);
                         c.on_opening_timer(core, now);
+                        c.on_watch_timer(core, now);
                     }
                     c.arm_conn(core);
                 }

@@ -5,11 +5,12 @@
 //! count, until they arrived. Connections for which there is no room wait in the order in which they came. Room that is
 //! not given back, because a responder is silent, is free again after [`LIFE_PS`].
 
-use crate::time::{Time, US_PS};
+use crate::time::{Time, NS_PS};
 use alloc::collections::VecDeque;
+use nic_spec::consts::RTO_NS;
 
 /// How long room is held at most: a timeout of a path, after which nothing that was asked for is on its way.
-const LIFE_PS: u64 = 100 * US_PS;
+const LIFE_PS: u64 = RTO_NS as u64 * NS_PS;
 
 #[derive(Clone, Copy, Debug)]
 struct Room {
@@ -98,6 +99,7 @@ impl ReadBudget {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::time::US_PS;
     use alloc::vec::Vec;
 
     /// 400 Gb/s and 2 us are 100,000 bytes.

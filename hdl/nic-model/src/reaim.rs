@@ -57,20 +57,23 @@ impl Connection {
             self.fail(core, Status::RetryExc, None);
             return;
         }
+        let plane = self.next_plane(&usable, index);
         let Some(path) = self.paths.get_mut(index) else { return };
-        let tries = u32::from(path.failed_reaims());
-        let old_plane = path.plane;
-        let turn = usable.iter().position(|p| *p == old_plane);
-        let plane = match turn {
-            // Some tries on its own plane, then one on each other plane in turn.
-            Some(_) if tries < per_plane => old_plane,
-            Some(at) => usable[(at + 1) % usable.len()],
-            None => usable.first().copied().unwrap_or(old_plane),
-        };
-        if tries >= tries_max {
+        if u32::from(path.failed_reaims()) >= tries_max {
             path.state = PathState::Dead;
         }
         self.move_path(core, now, index, plane);
+    }
+
+    /// On which of the `usable` planes path `index` tries its next route: some tries on its own plane, then one on each
+    /// other plane in turn.
+    pub fn next_plane(&self, usable: &[u8], index: usize) -> u8 {
+        let Some(path) = self.paths.get(index) else { return 0 };
+        match usable.iter().position(|p| *p == path.plane) {
+            Some(_) if path.failed_reaims() < self.cfg.transport.reaims_per_plane.max(1) => path.plane,
+            Some(at) => usable[(at + 1) % usable.len()],
+            None => usable.first().copied().unwrap_or(path.plane),
+        }
     }
 
     /// Gives path `index` another source port on `plane`.

@@ -239,6 +239,11 @@ impl Requester {
         self.streams.iter().any(|s| s.wants_credit)
     }
 
+    /// True when a read or atomic operation is under way.
+    pub fn has_requests(&self) -> bool {
+        self.streams.iter().any(|s| s.requests > 0)
+    }
+
     /// Lets every stream look again for something to begin.
     pub fn wake_all(&mut self) {
         (0..self.streams.len()).for_each(|i| self.wake(i));
@@ -366,6 +371,7 @@ impl Connection {
                         Wait::Empty | Wait::Blocked => {}
                         Wait::Credit => {
                             self.requester.streams[stream].wants_credit = true;
+                            self.watch_peer(core, now);
                             let at = now.after_ps(self.transport().rnr_ps);
                             core.timers.arm(&mut self.retry_armed, at, TimerKey::Retry(self.index));
                         }
@@ -472,6 +478,9 @@ impl Connection {
         }
         s.window.push_back(slot);
         s.current = Some(slot);
+        if is_request {
+            self.watch_peer(core, now);
+        }
         Ok(())
     }
 
@@ -694,7 +703,7 @@ impl Connection {
             let s = &mut self.requester.streams[i];
             let (window, queue) = (core::mem::take(&mut s.window), core::mem::take(&mut s.queue));
             let (id, cq) = (s.cfg.id, s.cfg.sq_cq);
-            (s.current, s.in_ring, s.wants_credit) = (None, false, false);
+            (s.current, s.in_ring, s.wants_credit, s.requests) = (None, false, false, 0);
             let begun =
                 window.into_iter().filter_map(|slot| self.requester.messages.get(slot)).filter(|m| !m.is_reported);
             let rest: Vec<SendWr> = begun.map(|m| m.wr).chain(queue).collect();

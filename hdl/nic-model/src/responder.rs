@@ -207,6 +207,11 @@ impl Responder {
         self.answers.len() + self.deferred.len() > 0
     }
 
+    /// True when a message of the peer arrived in part, or is complete and waits for one before it that did not.
+    pub fn awaits_packets(&self) -> bool {
+        self.streams.iter().flat_map(|s| &s.ring).any(|m| m.kind != Kind::None && !m.is_reported)
+    }
+
     /// True when the next packet should be of an answer; `others_wait` says that streams want to send too.
     pub fn is_turn_of_answers(&self, others_wait: bool) -> bool {
         self.has_answers() && !(self.was_answer && others_wait)

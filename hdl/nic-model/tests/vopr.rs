@@ -223,3 +223,24 @@ fn paths_that_the_peer_does_not_open_are_not_used_nor_counted_on() {
         assert!(unopened.into_iter().all(|p| p.state == PathState::Unused), "round {round}");
     }
 }
+
+/// the side that answers fails over a key that was taken away, while the side that asked only waits.
+#[test]
+fn a_requester_that_waits_for_an_answer_learns_that_its_peer_failed() {
+    let mut b = Bench::new(1, Cable::default(), 1, 4 << 20);
+    b.fill(1);
+    let [tx, rx] = b.connect(0, 4, |_, _| ());
+    let read = SendOp::Read { remote: remote(0) };
+    b.nics[0].post_send(b.now, tx, 1, SendWr::new(1, read, local(0), 2 << 20)).expect("room");
+    let write = SendOp::Write { remote: remote(0), imm: None };
+    let fenced = SendWr { fence: true, ..SendWr::new(2, write, local(0), 8) };
+    b.nics[0].post_send(b.now, tx, 1, fenced).expect("room");
+    b.run(20 * US);
+    b.nics[1].mrs().set(0, None);
+    b.run(1_000 * US);
+    assert_eq!(b.nics[1].conn_state(rx), Some(ConnState::Error), "it cannot answer");
+    assert_eq!((b.nics[0].conn_state(tx), b.completions(0, 0).len()), (Some(ConnState::Rts), 0), "nothing is heard");
+    b.run(100_000 * US);
+    let done: Vec<_> = b.completions(0, 0).iter().map(|c| (c.wr_id, c.status)).collect();
+    assert_eq!(done, [(1, Status::RetryExc), (2, Status::WrFlush)]);
+}

@@ -430,6 +430,8 @@ NIC_STATIC_ASSERT(sizeof(struct nic_cq_row) == 64, "size of cq_row");
 #define NIC_REAIMS_PER_PLANE 3u /* Re-aims of a path on one plane before another plane is tried. [re-aims] */
 #define NIC_GOOD_PORTS 8u /* Source ports acknowledged lately that are remembered per plane. [ports] */
 #define NIC_PROBE_INTERVAL_NS 10000000u /* Wait between probes of a dead path or plane, and between reports of planes. [ns] */
+#define NIC_ANSWER_WAIT_NS 10000000u /* Silence of a peer that is waited for after which it is probed, at least. [ns] */
+#define NIC_ANSWER_WAIT_SRTTS 4u /* The same in smoothed round trips. [SRTT] */
 #define NIC_PROBE_GOOD 3u /* Answers in a row that bring a plane back. [answers] */
 #define NIC_REPORT_REPEATS 3u /* Times that a report of planes is repeated after the last plane came back. [reports] */
 #define NIC_READS_MAX 16u /* Reads and atomic operations of a connection under way. [requests] */

@@ -171,6 +171,10 @@ constants! {
     fixed GOOD_PORTS: u32 = 8, "ports", 8..=8, "REPS keeps as many";
     /// Wait between probes of a dead path or plane, and between reports of planes.
     tunable PROBE_INTERVAL_NS: u32 = 10000000, "ns", 1000..=4000000000, "often enough to return within 50 ms, seldom enough for 4096 connections";
+    /// Silence of a peer that is waited for after which it is probed, at least.
+    tunable ANSWER_WAIT_NS: u32 = 10000000, "ns", 1000..=4000000000, "hosts and storage answer within it as a rule; a thousand peers that are waited for cost less than 1/1000 of a port";
+    /// The same in smoothed round trips.
+    fixed ANSWER_WAIT_SRTTS: u32 = 4, "SRTT", 4..=4, "an answer to the last probe must have had its time, with a queue on its way";
     /// Answers in a row that bring a plane back.
     tunable PROBE_GOOD: u32 = 3, "answers", 1..=255, "one may be luck";
     /// Times that a report of planes is repeated after the last plane came back.

@@ -58,6 +58,8 @@ cases! { "establish":
     "E-022" [Caps::CONNECT] an_id_rests_after_its_connection;
     "E-014" + "E-016" [Caps::CONNECT] a_confirmation_with_another_nonce_confirms_nothing;
     "E-020" [Caps::CONNECT.and(Caps::CREDIT)] the_end_waits_for_what_was_not_begun;
+    "E-020" + "M-013" [Caps::CONNECT] the_end_waits_for_the_rest_of_the_peer_s_messages;
+    "E-020" + "R-031" [Caps::CONNECT.and(Caps::PROBE)] the_end_does_not_wait_for_a_peer_that_is_gone;
 }
 
 const SERVICE: u16 = 0x1234;
@@ -611,4 +613,36 @@ fn the_end_waits_for_what_was_not_begun(k: &mut Kit<'_>) -> Outcome {
     k.inject(&c.ack(&data))?;
     k.completes(&[(5, Status::Ok)])?;
     k.expect(Opcode::DiscReq, MS).map(|_| ())
+}
+
+fn the_end_waits_for_the_rest_of_the_peer_s_messages(k: &mut Kit<'_>) -> Outcome {
+    let c = established(k)?;
+    // The first of two packets, and a message behind the one that is missing.
+    let first = c.write_many(10, 20, 0, &[1; 2048], 1024);
+    k.inject(&first[0])?;
+    k.inject(&c.write(12, 4096, b"behind").mseq(21))?;
+    k.dut.disconnect(c.id)?;
+    let no_end = |k: &mut Kit<'_>| {
+        let sent = k.collect(5 * MS)?;
+        check(
+            sent.iter().all(|s| s.opcode != Opcode::DiscReq),
+            "E-020: the end before a message of the peer is complete",
+        )
+    };
+    no_end(k)?;
+    k.inject(&first[1])?;
+    let sent = k.collect(MS)?;
+    check(sent.iter().any(|s| s.opcode == Opcode::DiscReq), "E-020: no end though all is complete")?;
+    k.memory_holds_only(&[(0, &[1; 2048]), (4096, b"behind")])
+}
+
+fn the_end_does_not_wait_for_a_peer_that_is_gone(k: &mut Kit<'_>) -> Outcome {
+    let c = established(k)?;
+    k.inject(&c.write_many(10, 20, 0, &[1; 2048], 1024)[0])?;
+    k.dut.disconnect(c.id)?;
+    // More than RETRY_LIMIT probes bring nothing; then the end is asked for until it comes alone.
+    let sent = k.collect(600 * MS)?;
+    let count = |opcode| sent.iter().filter(|s| s.opcode == opcode).count();
+    equal((count(Opcode::ProbeReq), count(Opcode::DiscReq)), (8, 8), "probes, and times that the end is asked for")?;
+    equal(event(k)?, Some(Event::Disconnected { conn: c.id }), "event")
 }

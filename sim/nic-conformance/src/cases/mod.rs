@@ -25,6 +25,8 @@ mod recovery;
 
 mod probe;
 
+mod waiting;
+
 mod plane;
 
 mod loss;
@@ -56,6 +58,7 @@ pub const SECTIONS: &[&[Case]] = &[
     nak::CASES,
     recovery::CASES,
     probe::CASES,
+    waiting::CASES,
     loss::CASES,
     message::CASES,
     request::CASES,
