@@ -57,6 +57,8 @@ pub struct Host {
     /// Per connection: certain completions that are still to come, without and with those of the farewell.
     conn_left: Vec<[usize; 2]>,
     fates: Vec<Fate>,
+    /// Per connection: it failed.
+    has_failed: Vec<bool>,
     /// Per connection: when the host gives it up.
     give_up_at_ps: Vec<Option<u64>>,
     /// Completions of each connection with the reason of its failure.
@@ -98,9 +100,8 @@ impl Host {
         for (row, mr) in (0..).zip(plan.mrs) {
             card.nic_mut().mrs().set(row, Some(mr));
         }
-        let is_certain = |e: &&Expected| e.is_signaled && plan.fates[e.conn] != Fate::Bereaved;
         let mut conn_left = vec![[0; 2]; plan.conns.len()];
-        for e in plan.expected.iter().filter(is_certain) {
+        for e in plan.expected.iter().filter(|e| is_certain(e, plan.fates[e.conn], false)) {
             conn_left[e.conn][0] += usize::from(!e.is_farewell);
             conn_left[e.conn][1] += 1;
         }
@@ -113,6 +114,7 @@ impl Host {
             next_psns: vec![Vec::new(); plan.conns.len()],
             left: conn_left.iter().map(|left| left[1]).sum(),
             conn_left,
+            has_failed: vec![false; plan.conns.len()],
             conn_plans: plan.conns,
             fates: plan.fates,
             lanes: plan.lanes,
@@ -164,7 +166,7 @@ impl Host {
         &self.card
     }
 
-    /// True when everything is posted and every completion came, but for what a bereaved connection may never see.
+    /// True when everything is posted and every completion came, but for receives whose messages a peer that failed owes.
     pub fn is_done(&self) -> bool {
         self.left == 0
             && self.lanes.iter().all(|lane| !self.is_waiting(lane))
@@ -172,13 +174,15 @@ impl Host {
     }
 
     fn is_waiting(&self, lane: &Lane) -> bool {
-        !lane.requests.is_empty() && self.fates[lane.conn] != Fate::Bereaved
+        match lane.requests.front() {
+            Some((_, Request::Recv(_))) => self.fates[lane.conn] != Fate::MayFail || self.has_failed[lane.conn],
+            front => front.is_some(),
+        }
     }
 
-    /// True when no packet of any connection that lives waits for its acknowledgement.
+    /// True when no packet waits for its acknowledgement.
     pub fn is_quiet(&self) -> bool {
-        let living = (0..self.conns.len()).filter(|index| self.fates[*index] == Fate::Lives);
-        let mut paths = living.filter_map(|index| self.paths(index));
+        let mut paths = (0..self.conns.len()).filter_map(|index| self.paths(index));
         paths.all(|paths| paths.in_flight_pkts() == 0)
     }
 
@@ -203,7 +207,16 @@ impl Host {
     }
 
     fn is_certain(&self, e: &Expected) -> bool {
-        e.is_signaled && self.fates[e.conn] != Fate::Bereaved
+        is_certain(e, self.fates[e.conn], self.has_failed[e.conn])
+    }
+
+    /// A connection failed: from now on its receives have to come back.
+    fn fails(&mut self, index: usize) {
+        let is_news = |(number, e): &(usize, &Expected)| e.conn == index && !self.seen[*number] && !self.is_certain(e);
+        let before = self.expected.iter().enumerate().filter(is_news).filter(|(_, e)| e.is_signaled).count();
+        self.has_failed[index] = true;
+        self.left += before;
+        self.conn_left[index].iter_mut().for_each(|left| *left += before);
     }
 
     /// What is still to come, in words.
@@ -426,6 +439,9 @@ impl Host {
         let wrong = match event {
             Event::ConnError { conn, .. } => {
                 let index = self.index_of(conn);
+                if let Some(index) = index {
+                    self.fails(index);
+                }
                 index.is_none_or(|index| self.fates[index] == Fate::Lives)
             }
             Event::Connected { conn, service } => {
@@ -583,6 +599,12 @@ impl Host {
             }
         }
     }
+}
+
+/// True when this has to come.
+fn is_certain(e: &Expected, fate: Fate, has_failed: bool) -> bool {
+    let is_receive = matches!(e.op, CqeOp::Recv | CqeOp::RecvImm);
+    e.is_signaled && (fate != Fate::MayFail || !is_receive || has_failed)
 }
 
 fn next_psns(paths: Option<&PathSet>) -> Vec<Psn> {

@@ -155,8 +155,9 @@ pub enum Fate {
     Lives,
     /// This side asks for something bad: with it the connection fails here, and every request completes, some in error.
     Fails,
-    /// The peer goes silent over something bad or a key that was taken away, and this side may or may not find out.
-    Bereaved,
+    /// The peer fails over something bad, or either side over a key that was taken away: every request completes, and
+    /// receives stay posted unless this side fails too.
+    MayFail,
 }
 
 /// Completions of one direction of a stream, in the order of its messages.

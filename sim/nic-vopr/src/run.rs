@@ -19,6 +19,8 @@ const US: u64 = 1_000_000;
 const MS: u64 = 1_000 * US;
 /// How long after the last fault and the last request everything must be done: more than any timer that may be set.
 const PATIENCE_PS: u64 = 2_000 * MS;
+/// The same where a connection fails: its peer tries every route of every plane, seconds apart in the end.
+const PATIENCE_WITH_FAILURES_PS: u64 = 400_000 * MS;
 /// How long nothing more may happen after the end.
 const SILENCE_PS: u64 = 20 * MS;
 
@@ -190,7 +192,8 @@ fn capture(fabric: &mut Fabric, network: &Network, folder: &Path) -> anyhow::Res
 /// Runs until all is done and stays so, something is wrong, or patience ends. Returns what is wrong.
 fn play(fabric: &mut Fabric, scenario: &Scenario, hosts: u32) -> Vec<String> {
     let calm_ps = scenario.faults.end_ps.max(scenario.plan.end_ps);
-    let deadline_ps = calm_ps + PATIENCE_PS;
+    let patience_ps = if scenario.plan.doomed_conns > 0 { PATIENCE_WITH_FAILURES_PS } else { PATIENCE_PS };
+    let deadline_ps = calm_ps + patience_ps;
     let mut slice_ps = 20 * US;
     loop {
         fabric.advance(fabric.now_ps() + slice_ps);

@@ -382,8 +382,7 @@ impl Traffic {
             plan.fates.push(match doom {
                 None => Fate::Lives,
                 Some(Doom::Bad(culprit, _)) if culprit == own => Fate::Fails,
-                // Who waits for an answer hears nothing when the side that answers failed over the key.
-                Some(_) => Fate::Bereaved,
+                Some(_) => Fate::MayFail,
             });
             let mr = &mut plan.mrs[(side.rkey.get() >> 8) as usize];
             mr.len = plan.memory.end() - mr.iova;

@@ -64,6 +64,7 @@ fn draw_times(draw: &mut Draw, transport: &mut TransportConfig) {
     transport.min_rtt_period_ps = draw.magnitude(100 * US, 10_000 * US);
     transport.reaims_per_plane = draw.between(1, 4) as u8;
     transport.probe_interval_ps = draw.magnitude(500 * US, 10_000 * US);
+    transport.answer_wait_ps = draw.magnitude(500 * US, 10_000 * US);
     transport.probe_good = draw.between(1, 4) as u8;
     transport.idle_restart_ps = draw.magnitude(20 * US, 100_000 * US);
     transport.hint_cache_ps = if draw.percent(50) { 0 } else { draw.magnitude(100 * US, 100_000 * US) };
