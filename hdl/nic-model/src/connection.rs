@@ -205,7 +205,8 @@ impl Connection {
             return if self.responder.has_answers() { init_pkts.max(ramp_pkts) } else { init_pkts };
         };
         let most = self.window_max_pkts.min(self.ramp_pkts.max(ramp_pkts)).max(1);
-        let hint = self.pacer.window_pkts(now, min_ps, cfg.ack_delay_ps, self.pmtu_bytes());
+        let planes = self.paths.plane_mask().count_ones();
+        let hint = self.pacer.window_pkts(now, min_ps, cfg.ack_delay_ps, self.pmtu_bytes(), planes);
         hint.map_or(most, |w| w.min(most))
     }
 

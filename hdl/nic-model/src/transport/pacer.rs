@@ -2,7 +2,8 @@
 //!
 //! The window under a hint is ⌈hint·(1.5·minRTT + delay of acknowledgements) / PMTU⌉: the smallest round trip, so that a
 //! standing queue cannot sustain itself, and the delay because what the receiver has and has not acknowledged yet is in
-//! no queue. Where the window is less than a packet, the bucket alone keeps the rate.
+//! no queue. It is rounded up in each plane, since each has a queue of its own; where it is less than a packet, the
+//! bucket alone keeps the rate.
 
 use crate::time::Time;
 use nic_spec::consts::RATE_HINT_UNLIMITED;
@@ -75,14 +76,15 @@ impl Pacer {
         (self.rate_mbps != RATE_HINT_UNLIMITED && now < self.expires).then_some(self.rate_mbps)
     }
 
-    /// Packets that may be in flight when acknowledgements are held back for `hold_ps`, at least 1; `None` when no hint
-    /// limits.
-    pub fn window_pkts(&self, now: Time, min_rtt_ps: u64, hold_ps: u64, pmtu_bytes: u32) -> Option<u32> {
-        let rate_mbps = self.rate_mbps(now)?;
+    /// Packets that may be in flight on so many planes when acknowledgements are held back for `hold_ps`, at least 1 a
+    /// plane; `None` when no hint limits.
+    pub fn window_pkts(&self, now: Time, min_rtt_ps: u64, hold_ps: u64, pmtu_bytes: u32, planes: u32) -> Option<u32> {
+        let (rate_mbps, planes) = (self.rate_mbps(now)?, planes.max(1));
         let span_ps = min_rtt_ps.min(REFILL_PS_MAX) * 3 / 2 + hold_ps.min(REFILL_PS_MAX);
         // Mb/s · ps = 10^-6 bits.
         let bits = u64::from(rate_mbps) * span_ps / 1_000_000;
-        Some((bits.div_ceil(u64::from(pmtu_bytes) * 8) as u32).max(1))
+        let per_plane = bits.div_ceil(u64::from(pmtu_bytes) * 8 * u64::from(planes));
+        Some((per_plane as u32).max(1) * planes)
     }
 
     fn refill(&mut self, now: Time, burst_microbits: i64) {
@@ -153,8 +155,27 @@ mod tests {
         }
         // 1000 packets of 4210 bytes at 100 Gb/s take 336.8 us, less the burst.
         assert!((330 * US..340 * US).contains(&now.0), "{}", now.0);
-        assert_eq!(pacer.window_pkts(now, 10 * US, 0, 4096), Some(46));
-        assert_eq!(pacer.window_pkts(now, 10 * US, 2 * US, 4096), Some(52));
+        assert_eq!(pacer.window_pkts(now, 10 * US, 0, 4096, 1), Some(46));
+        assert_eq!(pacer.window_pkts(now, 10 * US, 2 * US, 4096, 1), Some(52));
+    }
+
+    #[test]
+    fn the_window_is_rounded_up_in_each_plane_so_that_it_grows_as_they_do() {
+        let window = |mbps, planes| {
+            let mut pacer = Pacer::default();
+            pacer.on_hint(Time(0), HintSeq::new(1), mbps, u64::MAX);
+            pacer.window_pkts(Time(0), 4 * US, 2 * US, 4096, planes)
+        };
+        // A fraction of a packet a plane, and a little more than one.
+        for (mbps, pkts) in [(1_600, 1), (5_000, 2)] {
+            for planes in [1, 2, 4, 8] {
+                assert_eq!(
+                    window(mbps * planes, planes),
+                    Some(pkts * planes),
+                    "{mbps} Mb/s in each of {planes} planes"
+                );
+            }
+        }
     }
 
     #[test]
@@ -162,7 +183,7 @@ mod tests {
         let mut pacer = Pacer::default();
         pacer.on_hint(Time(0), HintSeq::new(1), RATE_HINT_UNLIMITED - 1, u64::MAX);
         assert_eq!(pacer.ready_at(Time(u64::MAX - 1), u32::MAX, 0), Time(u64::MAX - 1));
-        assert!(pacer.window_pkts(Time(1), u64::MAX, u64::MAX, 1024).is_some_and(|w| w > 1_000_000));
+        assert!(pacer.window_pkts(Time(1), u64::MAX, u64::MAX, 1024, 1).is_some_and(|w| w > 1_000_000));
         pacer.on_hint(Time(0), HintSeq::new(2), 1, u64::MAX);
         (0..1000).for_each(|_| pacer.spend(Time(5), u32::MAX));
         assert!(pacer.ready_at(Time(5), 1, 0) > Time(5));

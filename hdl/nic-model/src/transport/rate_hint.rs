@@ -4,7 +4,9 @@
 //! claim capped at 125 % of what it uses and the rest is shared out again (max–min). A single sender is not limited.
 //!
 //! A sender says itself when it has no more (EOB); else it is idle after a window, or after four packets' time at its
-//! own rate if that is longer, since a slow sender is not an idle one. η follows the queue: while ports are not full and
+//! own rate if that is longer, since a slow sender is not an idle one. Use is measured over the time of 16 packets at an
+//! even share: over less, a sender that was offered the line for a moment would look idle, and one whose claim is small
+//! would wait long for the next look. η follows the queue: while ports are not full and
 //! packets come unmarked it rises, because some offers are not used; where marks come it falls below 1, so that the
 //! queue drains.
 
@@ -77,9 +79,9 @@ struct Claim {
 }
 
 impl Claim {
-    /// Time of `count` of its packets at its rate, ps.
-    fn packets_ps(&self, count: u64) -> u64 {
-        u64::from(self.packet_bytes) * 8_000_000 * count / u64::from(self.hint_mbps.max(1))
+    /// Time of `count` of its packets at a rate, ps.
+    fn packets_ps(&self, count: u64, mbps: u64) -> u64 {
+        u64::from(self.packet_bytes) * 8_000_000 * count / mbps.max(1)
     }
 }
 
@@ -227,15 +229,19 @@ impl HintEngine {
         self.window_start = now;
         self.follow_queue(span_ps);
         let (claims, rules, weight_sum) = (&mut self.claims, &self.rules, &mut self.weight_sum);
+        let (line_mbps, weights) = (self.line_mbps, (*weight_sum).max(1));
         self.active.retain(|i| {
             let claim = &mut claims[*i as usize];
-            if now.since_ps(claim.last_data) > rules.window_ps.max(claim.packets_ps(IDLE_PKTS)) {
+            // What it is offered may for a moment be far more than it can use.
+            let fair_mbps = line_mbps * u64::from(claim.weight) / weights;
+            let slow_mbps = fair_mbps.min(claim.hint_mbps.into());
+            if now.since_ps(claim.last_data) > rules.window_ps.max(claim.packets_ps(IDLE_PKTS, slow_mbps)) {
                 claim.is_active = false;
                 *weight_sum -= u64::from(claim.weight);
                 return false;
             }
             let span_ps = now.since_ps(claim.since);
-            if span_ps < rules.window_ps.max(claim.packets_ps(MEASURE_PKTS)) {
+            if span_ps < rules.window_ps.max(claim.packets_ps(MEASURE_PKTS, fair_mbps)) {
                 return true;
             }
             claim.since = now;
@@ -395,6 +401,26 @@ mod tests {
         }
         assert!((10_000..=14_000).contains(&engine.tell(0).1), "{}", engine.tell(0).1);
         assert!(engine.tell(1).1 > 125_000, "{}", engine.tell(1).1);
+    }
+
+    #[test]
+    fn a_claim_that_was_capped_low_is_looked_at_again_after_sixteen_packets_at_an_even_share() {
+        let mut engine = engine(100_000);
+        (0..8).for_each(|_| _ = engine.add(1, 0));
+        // 1000 bytes each 4 us are 2 Gb/s; an even share is 12.5 Gb/s, of which 16 packets take 10.24 us.
+        let mut now = Time(US);
+        let mut run = |engine: &mut HintEngine, us: u64, first_bytes: u32| {
+            for _ in 0..us / 4 {
+                now = now.after_ps(4 * US);
+                engine.on_data(now, 0, &packet(first_bytes));
+                (1..8).for_each(|i| _ = engine.on_data(now, i, &packet(6_250)));
+            }
+            engine.tell(0).1
+        };
+        let capped = run(&mut engine, 100, 1_000);
+        assert!((2_000..=2_600).contains(&capped), "{capped}");
+        let freed = run(&mut engine, 44, 1_250);
+        assert_eq!(freed, 12_500, "two windows later, and not after 16 packets at 2.5 Gb/s");
     }
 
     #[test]
