@@ -1,4 +1,4 @@
-//! The event loop of one shard: frames over links and through switches, timers, arrivals at nodes.
+//! What happens to frames in one shard: over links, through queues and switches, to the ports of nodes.
 //!
 //! A shard owns some nodes, the near ends of the links that leave them and the far ends of the links that reach them.
 //! What goes to another shard is put into its outbox and taken over between two windows; see `parallel`.
@@ -13,17 +13,15 @@ use crate::fabric::Delivery;
 use crate::flow::{Headers, Udp4, ECN_CE, ECN_ECT0, ECN_ECT1};
 use crate::frame::Frame;
 use crate::link::{Admission, RxLink, TxLink};
-use crate::node::{Ahead, Context, Node};
 use crate::pool::{FrameId, Next, Packet, Pool, FRAME_NONE};
-use crate::prefetch::{prefetch, prefetch_lines};
-use crate::queue::{Ingress, Pfc};
+use crate::queue::{Ingress, Pfc, QueueSpec};
 use crate::route::Routes;
 use crate::rule::Verdict;
 use crate::seed::{stream, Purpose};
 use crate::stats::{DropCause, FabricStats};
 use crate::switch::Switch;
-use crate::topology::{NodeId, Port, Topology};
-use crate::wheel::Wheel;
+use crate::topology::{LinkId, Topology};
+use crate::wheel::{Wheel, BUCKET_PS};
 
 /// What an event is about; the order is the order of events of the same picosecond.
 pub(crate) mod event {
@@ -54,6 +52,12 @@ pub(crate) fn key(kind: u64, entity: u32, sub: u32) -> u64 {
     kind << 60 | u64::from(entity) << 32 | u64::from(sub)
 }
 
+/// Kind, entity and sub of a key.
+#[inline]
+pub(crate) fn split_key(key: u64) -> (u64, u32, u32) {
+    (key >> 60, (key >> 32) as u32 & (ENTITY_COUNT_MAX - 1), key as u32)
+}
+
 /// Facts about the network that no event changes.
 #[derive(Clone)]
 pub(crate) struct Net {
@@ -78,7 +82,7 @@ impl Net {
     }
 
     #[inline]
-    fn ports(&self, node: u32) -> &[u32] {
+    pub(crate) fn ports(&self, node: u32) -> &[u32] {
         let range = self.port_start[node as usize] as usize..self.port_start[node as usize + 1] as usize;
         &self.port_links[range]
     }
@@ -107,10 +111,16 @@ impl Crossing {
 }
 
 /// A frame at a host.
-struct Arrival {
-    node: u32,
-    port: u16,
-    id: FrameId,
+pub(crate) struct Arrival {
+    pub node: u32,
+    pub port: u16,
+    pub id: FrameId,
+}
+
+/// Whether no link is shorter than a bucket of the wheel and none has a queue that the far end can pause.
+fn may_hop_ahead(topology: &Topology) -> bool {
+    let mut specs = (0..topology.link_count()).map(|link| topology.link_spec(LinkId(link)));
+    specs.all(|spec| spec.delay_ps >= BUCKET_PS && spec.queue == QueueSpec::VirtualFifo && spec.pfc.is_none())
 }
 
 /// A shard without its nodes.
@@ -119,7 +129,9 @@ pub(crate) struct Core {
     pub seed: u64,
     pub now_ps: u64,
     /// As in `net`: nodes below this are hosts, the others switches.
-    host_count: u32,
+    pub host_count: u32,
+    /// Links are so long, and queues so simple, that hosts and switches can run ahead of each other; see `batch`.
+    pub may_hop_ahead: bool,
     pub net: Arc<Net>,
     pub routes: Arc<Routes>,
     pub tx: Vec<TxLink>,
@@ -148,6 +160,7 @@ impl Core {
             seed,
             now_ps: 0,
             host_count: net.host_count,
+            may_hop_ahead: may_hop_ahead(&net.topology),
             net,
             routes,
             tx: Vec::new(),
@@ -180,6 +193,13 @@ impl Core {
         self.injected.insert((link, self.injected_count), frame);
         self.wheel.push(at_ps, key(event::INJECT, link, self.injected_count));
         self.injected_count = self.injected_count.wrapping_add(1);
+    }
+
+    /// A frame kept until now enters.
+    pub(crate) fn enter_injected(&mut self, link: u32, number: u32) {
+        if let Some(frame) = self.injected.remove(&(link, number)) {
+            self.enter(link, frame, self.now_ps);
+        }
     }
 
     /// Frames here, in queues, on lines, and on their way to other shards.
@@ -238,7 +258,7 @@ impl Core {
 
     /// Offers a frame that came in by link `from` to the queue of a link.
     #[inline]
-    fn transmit(&mut self, link: u32, id: FrameId, from: Option<u32>, now_ps: u64) {
+    pub(crate) fn transmit(&mut self, link: u32, id: FrameId, from: Option<u32>, now_ps: u64) {
         let tx = &mut self.tx[link as usize];
         if !tx.is_plain {
             if tx.is_down() {
@@ -387,10 +407,17 @@ impl Core {
         }
     }
 
-    /// The first frame on a link arrives, if it is due now; the next one gets the event. An event may find nothing due
-    /// when the link went down after it was set.
+    /// The first frame on a link arrives, if it is due now.
     #[inline]
-    fn arrive_first(&mut self, link: u32) -> Option<Arrival> {
+    pub(crate) fn arrive_first(&mut self, link: u32) -> Option<Arrival> {
+        let (node, port, id) = self.take_first(link)?;
+        self.arrive(link, node, port, id)
+    }
+
+    /// Takes the first frame off a link, if it is due now; the next one gets the event. An event may find nothing due
+    /// when the link went down after it was set. Returns where it is: node, port.
+    #[inline]
+    pub(crate) fn take_first(&mut self, link: u32) -> Option<(u32, u16, FrameId)> {
         let rx = &mut self.rx[link as usize];
         let Next { arrival_ps, id } = rx.first;
         if id == FRAME_NONE || arrival_ps != self.now_ps {
@@ -405,6 +432,12 @@ impl Core {
         if is_captured {
             self.record_arrival(link, id);
         }
+        Some((node, port, id))
+    }
+
+    /// A frame is at the end of its link: it goes on if that is a switch.
+    #[inline]
+    fn arrive(&mut self, link: u32, node: u32, port: u16, id: FrameId) -> Option<Arrival> {
         if node < self.host_count {
             return Some(Arrival { node, port, id });
         }
@@ -413,15 +446,11 @@ impl Core {
     }
 
     /// A frame that left the order of its link arrives.
-    fn arrive_astray(&mut self, link: u32, number: u32) -> Option<Arrival> {
+    pub(crate) fn arrive_astray(&mut self, link: u32, number: u32) -> Option<Arrival> {
         let id = self.strays.remove(&(link, number))?;
         self.record_arrival(link, id);
         let RxLink { node, port, .. } = self.rx[link as usize];
-        if node < self.host_count {
-            return Some(Arrival { node, port, id });
-        }
-        self.forward(node - self.host_count, link, id);
-        None
+        self.arrive(link, node, port, id)
     }
 
     #[cold]
@@ -432,7 +461,7 @@ impl Core {
     }
 
     #[inline]
-    fn forward(&mut self, switch: u32, from: u32, id: FrameId) {
+    pub(crate) fn forward(&mut self, switch: u32, from: u32, id: FrameId) {
         let Packet { dst_host, flow_hash, .. } = *self.pool.packet(id);
         if dst_host == HOST_UNKNOWN {
             return self.lose(from, id, DropCause::UnknownDestination);
@@ -442,214 +471,6 @@ impl Core {
             return self.lose(from, id, DropCause::NoRoute);
         };
         self.transmit(out, id, Some(from), self.now_ps);
-    }
-}
-
-/// Events for which memory is fetched at a time.
-const PREFETCH_COUNT: usize = 16;
-
-/// Fetching ahead. Nearly every hop touches lines that are no longer in the first caches; one event after the other
-/// would wait for them several times each. Here the lines of some events are asked for together, and nothing depends on
-/// what is found: an event that comes to find things changed only waits longer.
-impl Shard {
-    fn prefetch_open(&self) {
-        let core = &self.core;
-        let mut heads = [(0u32, 0u32); PREFETCH_COUNT];
-        let mut calls = [(0u32, Soon::Timer(0)); PREFETCH_COUNT];
-        let (mut head_count, mut call_count) = (0, 0);
-        for key in core.wheel.open_keys(PREFETCH_COUNT) {
-            let entity = (key >> 32) as u32 & (ENTITY_COUNT_MAX - 1);
-            if key >> 60 == event::HEAD {
-                let first = core.rx[entity as usize].first.id;
-                if let Some(slot) = heads.get_mut(head_count).filter(|_| first != FRAME_NONE) {
-                    *slot = (entity, first);
-                    core.pool.prefetch(first);
-                    head_count += 1;
-                }
-            } else if key >> 60 == event::TIMER {
-                if let Some(slot) = calls.get_mut(call_count) {
-                    *slot = (entity, Soon::Timer(key as u32));
-                    self.prefetch_node(entity);
-                    call_count += 1;
-                }
-            }
-        }
-        for &(link, id) in heads.get(..head_count).unwrap_or_default() {
-            core.pool.prefetch_if_any(core.pool.next(id).id);
-            let node = core.rx[link as usize].node;
-            if node >= core.host_count {
-                core.prefetch_out(node - core.host_count, id);
-            } else {
-                core.pool.prefetch_frame(id);
-                if let Some(slot) = calls.get_mut(call_count) {
-                    *slot = (node, Soon::Frame(id));
-                    self.prefetch_node(node);
-                    call_count += 1;
-                }
-            }
-        }
-        let calls = calls.get(..call_count).unwrap_or_default();
-        for &(node, _) in calls {
-            core.prefetch_port(node);
-            if let Some(nic) = self.nodes[node as usize].as_deref() {
-                nic.foresee();
-            }
-        }
-        for &(node, soon) in calls {
-            let Some(nic) = self.nodes[node as usize].as_deref() else { continue };
-            nic.foresee_event(match soon {
-                Soon::Timer(token) => Ahead::Timer(token),
-                Soon::Frame(id) => Ahead::Frame(core.pool.frame(id)),
-            });
-        }
-    }
-}
-
-impl Shard {
-    /// Fetches the first lines of a node.
-    #[inline]
-    fn prefetch_node(&self, node: u32) {
-        if let Some(nic) = self.nodes[node as usize].as_deref() {
-            prefetch_lines::<2>(nic);
-        }
-    }
-}
-
-/// What will happen to a node.
-#[derive(Clone, Copy)]
-enum Soon {
-    Timer(u32),
-    Frame(FrameId),
-}
-
-impl Core {
-    /// Fetches the first link that leaves a host, and the last frame on it.
-    #[inline]
-    fn prefetch_port(&self, node: u32) {
-        if let Some(&link) = self.net.ports(node).first() {
-            prefetch(&self.tx[link as usize]);
-            self.pool.prefetch_if_any(self.rx[link as usize].last);
-        }
-    }
-
-    /// Fetches the link by which a frame will leave a switch, and the last frame on it.
-    #[inline]
-    fn prefetch_out(&self, switch: u32, id: FrameId) {
-        let Packet { dst_host, flow_hash, .. } = *self.pool.packet(id);
-        if dst_host == HOST_UNKNOWN {
-            return;
-        }
-        let group = self.routes.group(switch as usize, dst_host);
-        if let Some(out) = self.switches[switch as usize].foresee(group, flow_hash) {
-            prefetch(&self.tx[out as usize]);
-            self.pool.prefetch_if_any(self.rx[out as usize].last);
-        }
-    }
-}
-
-/// A shard: its state and its nodes.
-pub(crate) struct Shard {
-    pub core: Core,
-    /// Per host: its node, if it has one here. Others are outside and get their frames as deliveries.
-    pub nodes: Vec<Option<Box<dyn Node>>>,
-}
-
-impl Shard {
-    /// Processes every event up to and including `until_ps`. Time stays at the last event.
-    pub(crate) fn run_until(&mut self, until_ps: u64) {
-        loop {
-            self.prefetch_open();
-            for _ in 0..PREFETCH_COUNT {
-                let Some((time_ps, key)) = self.core.wheel.pop_open(until_ps) else {
-                    if !self.core.wheel.open_next(until_ps) {
-                        return;
-                    }
-                    break;
-                };
-                self.core.now_ps = time_ps;
-                self.dispatch(key);
-            }
-        }
-    }
-
-    #[inline]
-    fn dispatch(&mut self, key: u64) {
-        let core = &mut self.core;
-        let entity = (key >> 32) as u32 & (ENTITY_COUNT_MAX - 1);
-        let sub = key as u32;
-        core.stats.events += 1;
-        let arrival = match key >> 60 {
-            event::HEAD => core.arrive_first(entity),
-            event::STRAY => core.arrive_astray(entity, sub),
-            event::TIMER => return self.call(entity, |node, ctx| node.on_timer(ctx, sub)).unwrap_or_default(),
-            _ => return self.dispatch_rare(key >> 60, entity, sub),
-        };
-        if let Some(arrival) = arrival {
-            self.deliver(arrival);
-        }
-    }
-
-    fn dispatch_rare(&mut self, kind: u64, entity: u32, sub: u32) {
-        let core = &mut self.core;
-        match kind {
-            event::INJECT => {
-                if let Some(frame) = core.injected.remove(&(entity, sub)) {
-                    core.enter(entity, frame, core.now_ps);
-                }
-            }
-            event::SENT => {
-                if core.sent(entity) {
-                    self.tell_port(entity, |node, ctx, port| node.on_port_idle(ctx, port));
-                }
-            }
-            event::PAUSE => core.pause(entity, sub == 1),
-            event::REROUTE => {
-                // Every shard has these; they are not counted, so that the count is that of one shard.
-                core.stats.events -= 1;
-                core.reroute();
-            }
-            event::CABLE => {
-                core.stats.events -= 1;
-                if core.change_cable(entity, sub == 1) {
-                    for link in [entity * 2, entity * 2 + 1] {
-                        self.tell_port(link, |node, ctx, port| node.on_port_state(ctx, port, sub == 1));
-                    }
-                }
-            }
-            _ => unreachable!("event kind {kind}"),
-        }
-    }
-
-    #[inline]
-    fn deliver(&mut self, arrival: Arrival) {
-        let Arrival { node, port, id } = arrival;
-        let core = &mut self.core;
-        core.stats.delivered += 1;
-        let frame = core.pool.remove(id);
-        core.stats.delivered_bytes += frame.len_bytes() as u64;
-        match &mut self.nodes[node as usize] {
-            Some(nic) => nic.on_frame(&mut Context { core, node }, port, frame),
-            None => {
-                let port = Port { node: NodeId(node), index: port };
-                core.deliveries.push(Delivery { time_ps: core.now_ps, port, frame });
-            }
-        }
-    }
-
-    /// Calls the node from whose port a link starts, if there is one in this shard.
-    fn tell_port(&mut self, link: u32, f: impl FnOnce(&mut dyn Node, &mut Context<'_>, u16)) {
-        // The near end of a link is the far end of its opposite.
-        let near = &self.core.rx[(link ^ 1) as usize];
-        let (node, port) = (near.node, near.port);
-        if node < self.core.net.host_count {
-            self.call(node, |nic, ctx| f(nic, ctx, port));
-        }
-    }
-
-    /// Calls a node, if there is one.
-    pub(crate) fn call<R>(&mut self, node: u32, f: impl FnOnce(&mut dyn Node, &mut Context<'_>) -> R) -> Option<R> {
-        let nic = self.nodes[node as usize].as_mut()?;
-        Some(f(nic.as_mut(), &mut Context { core: &mut self.core, node }))
     }
 }
 

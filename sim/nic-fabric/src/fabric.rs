@@ -19,7 +19,7 @@ use std::sync::Arc;
 use pcap_file::PcapError;
 
 use crate::address::AddressTable;
-use crate::engine::{rx_link, Core, Net, Shard, ENTITY_COUNT_MAX};
+use crate::engine::{rx_link, Core, Net, ENTITY_COUNT_MAX};
 use crate::frame::{Frame, FRAME_BYTES_MIN, WIRE_OVERHEAD_BYTES};
 use crate::link::TxLink;
 use crate::node::{Context, Node};
@@ -30,6 +30,7 @@ use crate::route::Routes;
 use crate::rule::{Rule, RuleState};
 use crate::schedule::{Outage, OutageLog};
 use crate::seed::{stream, Purpose};
+use crate::shard::Shard;
 use crate::stats::{FabricStats, LinkStats};
 use crate::switch::Switch;
 use crate::topology::{End, LinkId, LinkSelect, NodeId, Port, Topology};
@@ -161,7 +162,7 @@ impl Fabric {
             }
             let switches = (0..).zip(&topology.switches);
             core.switches = switches.map(|(index, spec)| Switch::new(seed, index, spec.forwarding)).collect();
-            Shard { core, nodes: topology.hosts.iter().map(|_| None).collect() }
+            Shard::new(core, topology.hosts.iter().map(|_| None).collect())
         };
         let links = (0..topology.link_count()).map(LinkId);
         Ok(Fabric {

@@ -38,6 +38,10 @@ mod wheel;
 
 mod engine;
 
+mod batch;
+
+mod shard;
+
 pub mod link;
 
 pub mod queue;

@@ -8,8 +8,9 @@ use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Barrier, Mutex, PoisonError};
 
-use crate::engine::{Crossing, Shard};
+use crate::engine::Crossing;
 use crate::frame::{FRAME_BYTES_MIN, WIRE_OVERHEAD_BYTES};
+use crate::shard::Shard;
 use crate::topology::{End, LinkId, Topology};
 
 /// Chooses a shard for each node: hosts stay with their first switch, and switches with hosts are dealt out in blocks

@@ -139,13 +139,7 @@ impl Pool {
         (slot.next_arrival_ps, slot.next_id) = (next.arrival_ps, next.id);
     }
 
-    /// Has the processor fetch a slot, without waiting for it.
-    #[inline]
-    pub(crate) fn prefetch(&self, id: FrameId) {
-        prefetch(&self.slots[id as usize]);
-    }
-
-    /// The same, for an id that may be `FRAME_NONE` or out of date.
+    /// Has the processor fetch a slot, without waiting for it; the id may be `FRAME_NONE` or out of date.
     #[inline]
     pub(crate) fn prefetch_if_any(&self, id: FrameId) {
         if let Some(slot) = self.slots.get(id as usize) {

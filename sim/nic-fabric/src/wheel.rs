@@ -9,6 +9,8 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 const BUCKET_PS_LOG2: u32 = 11;
+/// Events in the open bucket lie within this time.
+pub(crate) const BUCKET_PS: u64 = 1 << BUCKET_PS_LOG2;
 const BUCKET_COUNT: usize = 8192;
 const WORD_COUNT: usize = BUCKET_COUNT / 64;
 
@@ -143,12 +145,37 @@ impl Wheel {
         Some((time_of(event), event as u64))
     }
 
-    /// Keys of the next events of the open bucket, so many at most.
+    /// Time and key of the next events of the open bucket, so many at most.
     #[inline]
-    pub(crate) fn open_keys(&self, count_max: usize) -> impl Iterator<Item = u64> + '_ {
+    pub(crate) fn open_events(&self, count_max: usize) -> impl Iterator<Item = (u64, u64)> + '_ {
         let end = self.open.len().min(self.open_position + count_max);
         let left = self.open.get(self.open_position..end).unwrap_or_default();
-        left.iter().map(|event| *event as u64)
+        left.iter().map(|event| (time_of(*event), *event as u64))
+    }
+
+    /// Whether there is an event in the open bucket that is not later than `until_ps`.
+    #[inline]
+    pub(crate) fn has_open(&self, until_ps: u64) -> bool {
+        self.open.get(self.open_position).is_some_and(|event| time_of(*event) <= until_ps)
+    }
+
+    /// Changes when an event is pushed into the open bucket.
+    #[inline]
+    pub(crate) fn open_len(&self) -> usize {
+        self.open.len()
+    }
+
+    /// Of the next `count` events of the open bucket, takes out those whose bits are set; bit 0 is the first one.
+    #[inline]
+    pub(crate) fn take_out(&mut self, count: usize, bits: u32) {
+        let events = &mut self.open[self.open_position..self.open_position + count];
+        // Those that stay move to the end.
+        let mut end = count;
+        for from in (0..count).rev() {
+            events[end - 1] = events[from];
+            end -= usize::from(bits >> from & 1 == 0);
+        }
+        self.open_position += end;
     }
 
     /// Time of the first event.
@@ -202,9 +229,10 @@ impl Wheel {
         self.occupied[index / 64] &= !(1 << (index % 64));
         let mut last = first;
         loop {
-            let Node { events, next, count } = &self.nodes[last as usize];
-            self.open.extend_from_slice(&events[..*count as usize]);
-            let next = *next;
+            let Node { events, next, count } = self.nodes[last as usize];
+            // All of them, of which the last may be none: that is quicker than to copy so many.
+            self.open.extend_from_slice(&events);
+            self.open.truncate(self.open.len() - (NODE_EVENTS.saturating_sub(count as usize)));
             if next == NODE_NONE {
                 break;
             }
@@ -249,22 +277,58 @@ impl Wheel {
 /// Events up to which counting beats a sort that branches on what it compares, which nothing can predict.
 const SORT_BY_RANK_MAX: usize = 24;
 
-/// Puts every event where as many are before it as are less than it.
+/// Bits of the place of an event among those that are sorted, and of what is taken of its entity.
+const PLACE_BITS: u32 = 5;
+const ENTITY_BITS: u32 = 12;
+
+/// Puts every event of a bucket where as many are before it as are less than it. What is compared are short numbers, of
+/// which the processor takes several at a time: the time within the bucket, the kind, the lower part of the entity, and
+/// the place among `events`, by which no two are equal. Where that is not the order of the events themselves, it is put
+/// right in the end.
 #[inline]
 fn sort_by_rank(events: &[Event], out: &mut Vec<Event>) {
+    let mut shorts = [i32::MAX; SORT_BY_RANK_MAX];
+    for ((place, event), short) in (0..).zip(events).zip(&mut shorts) {
+        let (time, rest) = ((*event >> 64) as u32 % BUCKET_PS as u32, (*event >> 32) as u32);
+        let (kind, entity) = (rest >> 28 & 7, rest % (1 << ENTITY_BITS));
+        *short = (((time << 3 | kind) << ENTITY_BITS | entity) << PLACE_BITS | place) as i32;
+    }
     out.clear();
     out.resize(events.len(), 0);
-    let mut rank_sum = 0;
-    for event in events {
-        let rank = events.iter().map(|other| usize::from(other < event)).sum::<usize>();
-        out[rank] = *event;
-        rank_sum += rank;
-    }
-    if 2 * rank_sum != events.len() * (events.len() - 1) {
-        // Equal ones took the same place and left those after it empty.
-        for at in 1..out.len() {
-            out[at] = out[at].max(out[at - 1]);
+    for (events, lanes) in events.chunks(LANES).zip(shorts.as_chunks().0) {
+        for (event, rank) in events.iter().zip(ranks(lanes, &shorts[..out.len()])) {
+            out[rank as usize] = *event;
         }
+    }
+    for at in 1..out.len() {
+        if out[at - 1] > out[at] {
+            sink(out, at);
+        }
+    }
+}
+
+/// Numbers that are compared at a time.
+const LANES: usize = 8;
+
+/// Of each number of `lanes`, how many of `all` are less. Not inlined, or the compiler makes the ranks as wide as their
+/// use as indices asks for, and the processor takes half as many at a time.
+#[inline(never)]
+fn ranks(lanes: &[i32; LANES], all: &[i32]) -> [i32; LANES] {
+    let mut ranks = [0; LANES];
+    for short in all {
+        for (rank, own) in ranks.iter_mut().zip(lanes) {
+            *rank += i32::from(short < own);
+        }
+    }
+    ranks
+}
+
+/// Moves an event down to its place among the sorted ones before it.
+#[cold]
+fn sink(events: &mut [Event], mut at: usize) {
+    while at > 0 && events[at - 1] > events[at] {
+        events.swap(at - 1, at);
+        at -= 1;
     }
 }
 
