@@ -25,6 +25,9 @@ pub fn check_end(fabric: &Fabric, scenario: &Scenario, hosts: u32) -> Vec<String
         let counters = host(number).card().nic().counters();
         let failures = expected.fates.iter().filter(|fate| **fate != Fate::Lives).count() as u64;
         check_card(number, counters, failures, &mut wrong);
+        if plan.doomed_conns == 0 && plan.ended_conns == 0 && !scenario.faults.has_damage {
+            check_peers(number, counters, scenario.faults.has_delay, &mut wrong);
+        }
         // Packets of a connection that is over find none, or one that has its id now.
         let astray = sum(counters, &[Counter::RxUnknownConn, Counter::RxBadPkey]);
         if plan.ended_conns == 0 && astray != 0 {
@@ -135,6 +138,21 @@ fn check_card(number: u32, counters: &Counters, failures: u64, wrong: &mut Vec<S
     }
 }
 
+/// No card sent what another one has to drop or to refuse for good.
+fn check_peers(number: u32, counters: &Counters, has_delay: bool, wrong: &mut Vec<String>) {
+    let is_excused = |counter: Counter| match counter {
+        // The peer is asked for what it has no room for, or no receive; it granted what the card has not heard of yet.
+        Counter::NakRnr | Counter::NakNoResource | Counter::RxDuplicate | Counter::RxConnError => true,
+        // An acknowledgement may be older than a window.
+        Counter::RxBadAck => has_delay,
+        _ => false,
+    };
+    let refused = COUNTERS.iter().filter(|info| matches!(info.class, Class::Drop | Class::Nak(_)));
+    for info in refused.filter(|info| !is_excused(info.counter) && counters.get(info.counter) > 0) {
+        wrong.push(format!("host {number}: {} is {}", info.counter.name(), counters.get(info.counter)));
+    }
+}
+
 fn sum(counters: &Counters, which: &[Counter]) -> u64 {
     which.iter().map(|counter| counters.get(*counter)).sum()
 }
@@ -166,11 +184,17 @@ fn check_frames(fabric: &Fabric, scenario: &Scenario, cards: &[&Counters], tag_b
         let messages = scenario.plan.hosts.iter().map(|host| host.tx_messages).sum();
         equal("messages placed", total(Counter::RxMessages), messages);
     }
+    let keeps_order = !scenario.network.is_spraying && !scenario.faults.has_delay && !scenario.faults.has_core_outage;
+    let needless = total(Counter::TxRedundant) + total(Counter::TxRtxRto);
     let mut at_most = |what: &str, is: u64, most: u64| {
         if is > most {
             wrong.push(format!("{what}: {is}, at most {most}"));
         }
     };
+    // Where packets keep their order, what a gap shows to be lost is lost.
+    if keeps_order {
+        at_most("duplicates received", total(Counter::RxDuplicate), needless);
+    }
     // Nothing protects the mark of an IPv6 packet, so damage may set it.
     if !scenario.faults.has_damage {
         at_most("marked packets received", total(Counter::RxCe), stats.ecn_marked + stats.duplicated);

@@ -31,7 +31,11 @@ pub struct Faults {
     /// Frames arrive with damage that no FCS found.
     pub has_damage: bool,
     /// A cable between switches is down for as long as it likes; a second one might leave no way.
-    has_core_outage: bool,
+    pub(crate) has_core_outage: bool,
+    /// Frames may be late, or come twice.
+    pub has_delay: bool,
+    /// Some never end.
+    pub is_lasting: bool,
     /// In words, one each.
     pub texts: Vec<String>,
 }
@@ -68,6 +72,8 @@ pub fn draw_faults(draw: &mut Draw, network: &Network) -> Faults {
         is_heavy: false,
         has_damage: false,
         has_core_outage: false,
+        has_delay: false,
+        is_lasting: false,
         texts: Vec::new(),
     };
     for _ in 0..draw.below(4) {
@@ -122,6 +128,7 @@ fn add_rule(draw: &mut Draw, network: &Network, faults: &mut Faults) {
             (Action::Nth { first, count, verdict }, format!("loss of {count} frames from number {first} on"))
         }
     };
+    faults.has_delay |= matches!(action, Action::Delay { .. } | Action::Duplicate { .. });
     faults.has_damage |= matches!(action, Action::Corrupt { is_found_by_fcs: false, .. });
     faults.is_heavy |= loss_ppm > 20_000 || matches!(action, Action::Burst { .. } | Action::Nth { .. });
     let (from_ps, until_ps) = span(draw, faults.end_ps, u64::MAX);
@@ -164,6 +171,7 @@ fn add_outage(draw: &mut Draw, network: &Network, faults: &mut Faults) {
     // Where packets are sprayed, what takes a dead way never arrives.
     let is_for_good = !is_of_plane_0 && !network.is_spraying && draw.percent(25);
     if is_for_good {
+        faults.is_lasting = true;
         until_ps = u64::MAX;
     }
     let is_silent = draw.percent(40);

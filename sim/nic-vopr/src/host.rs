@@ -8,10 +8,9 @@ use nic_model::transport::path_set::PathSet;
 use nic_model::work::{ConnId, Cqe, CqeOp, Event, PostError};
 use nic_model::ConnState;
 use nic_node::{Card, CARD_TOKENS};
-use nic_spec::consts::SACK_BITS;
 use nic_spec::desc::Status;
-use nic_spec::num::Psn;
 
+use crate::conduct::{Conduct, Limits};
 use crate::memory::GuardedMemory;
 use crate::plan::{Act, Begin, ConnPlan, Expected, Fate, HostPlan, Lane, Queue, Request};
 use crate::tags::Tagger;
@@ -19,6 +18,10 @@ use crate::tags::Tagger;
 const TOKEN_HOST: u32 = CARD_TOKENS;
 /// Violations that are kept; what follows the first is seldom news.
 const VIOLATIONS_MAX: usize = 16;
+
+/// The longest that a peer which is there lets the end of a connection wait. Without an answer it takes a quarter of a
+/// second.
+const END_MAX_PS: u64 = 240_000_000_000;
 
 /// How far a connection is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,8 +85,17 @@ pub struct Host {
     cq_count: u32,
     /// When the host's timers are due, the earliest last.
     wakes_ps: Vec<u64>,
-    /// Per connection and path: what the next new packet would be called.
-    next_psns: Vec<Vec<Psn>>,
+    /// Per connection.
+    conduct: Vec<Conduct>,
+    limits: Vec<Limits>,
+    /// Bit p: port p has a link.
+    linked: u16,
+    /// Per connection: planes that it does without.
+    down: Vec<u16>,
+    /// Per connection: when the host ended it.
+    ended_at_ps: Vec<u64>,
+    /// When all faults are over, if they ever are.
+    calm_ps: Option<u64>,
     violations: Vec<String>,
     /// Everything seen, in its order.
     digest: u64,
@@ -91,11 +103,11 @@ pub struct Host {
 }
 
 impl Host {
-    /// The host of this number with its card, connections open.
+    /// The host of this number with its card, connections open; faults are over at `calm_ps`, if they ever are.
     ///
     /// # Errors
     /// The reason for which the card did not open a connection.
-    pub fn new(number: u32, plan: HostPlan) -> Result<Host, String> {
+    pub fn new(number: u32, plan: HostPlan, calm_ps: Option<u64>) -> Result<Host, String> {
         let mut card = Card::new(plan.nic, plan.memory).with_clock(plan.clock_ps);
         for (row, mr) in (0..).zip(plan.mrs) {
             card.nic_mut().mrs().set(row, Some(mr));
@@ -111,7 +123,12 @@ impl Host {
             conns: vec![None; plan.conns.len()],
             stages: vec![Stage::Waiting; plan.conns.len()],
             give_up_at_ps: vec![None; plan.conns.len()],
-            next_psns: vec![Vec::new(); plan.conns.len()],
+            conduct: vec![Conduct::default(); plan.conns.len()],
+            limits: plan.conns.iter().map(limits).collect(),
+            linked: u16::MAX,
+            down: vec![0; plan.conns.len()],
+            ended_at_ps: vec![0; plan.conns.len()],
+            calm_ps,
             left: conn_left.iter().map(|left| left[1]).sum(),
             conn_left,
             has_failed: vec![false; plan.conns.len()],
@@ -158,7 +175,7 @@ impl Host {
 
     fn is_up(&mut self, index: usize, conn: ConnId) {
         (self.conns[index], self.stages[index]) = (Some(conn), Stage::Up);
-        self.next_psns[index] = next_psns(self.card.nic().paths(conn));
+        self.conduct[index] = Conduct::of(self.card.nic().paths(conn));
     }
 
     /// Its card.
@@ -274,7 +291,7 @@ impl Host {
     /// The host's turn, after everything that happened to the card.
     fn run(&mut self, ctx: &mut Context<'_>) {
         let now_ps = ctx.now_ps();
-        self.check_windows(now_ps);
+        self.check_conduct(now_ps);
         let stalled_to = self.stalls.iter().filter(|stall| stall.contains(&now_ps)).map(|stall| stall.end).max();
         if let Some(end_ps) = stalled_to {
             self.wake_at(ctx, end_ps);
@@ -284,7 +301,7 @@ impl Host {
             let has_acted = self.act(now_ps) | self.manage(now_ps);
             if self.post(now_ps) | has_acted {
                 self.card.pump(ctx);
-                self.check_windows(now_ps);
+                self.check_conduct(now_ps);
                 // What is posted to a failed connection comes back at once.
                 self.poll(now_ps);
             }
@@ -347,7 +364,7 @@ impl Host {
                     if let Some(conn) = self.conns[index] {
                         self.card.nic_mut().disconnect(now, conn);
                     }
-                    self.stages[index] = Stage::Closing;
+                    (self.stages[index], self.ended_at_ps[index]) = (Stage::Closing, now_ps);
                     has_acted = true;
                 }
                 _ => {}
@@ -460,8 +477,11 @@ impl Host {
             }
             Event::Disconnected { conn } => match self.index_of(conn) {
                 Some(index) => {
+                    let from_ps = self.calm_ps.map(|calm_ps| calm_ps.max(self.ended_at_ps[index]));
+                    let is_alone = from_ps.is_some_and(|from_ps| now_ps > from_ps + END_MAX_PS);
+                    let is_late = is_alone && self.stages[index] == Stage::Closing;
                     self.stages[index] = Stage::Over;
-                    !self.conn_plans[index].ends || self.conn_left[index][1] > 0
+                    !self.conn_plans[index].ends || self.conn_left[index][1] > 0 || is_late
                 }
                 None => true,
             },
@@ -469,6 +489,13 @@ impl Host {
             Event::ConnectFailed { conn, .. } => {
                 let may_fail = |plan: &ConnPlan| matches!(plan.begin, Begin::Grants { is_given_up: true, .. });
                 self.index_of(conn).is_some() || !self.conn_plans.iter().any(may_fail)
+            }
+            Event::Plane { conn, plane, is_up } => {
+                if let Some(index) = self.index_of(conn) {
+                    let without = self.down[index] & !(1 << plane);
+                    self.down[index] = if is_up { without } else { without | 1 << plane };
+                }
+                false
             }
             _ => false,
         };
@@ -572,43 +599,41 @@ impl Host {
         }
     }
 
-    /// A path never holds more than the acknowledgement can tell about, and takes nothing new beyond its window.
-    fn check_windows(&mut self, now_ps: u64) {
+    /// Every connection conducts itself as a sender must.
+    fn check_conduct(&mut self, now_ps: u64) {
         for index in 0..self.conns.len() {
-            let conn = self.conns[index].filter(|_| self.stages[index].is_there());
-            let Some(paths) = conn.and_then(|conn| self.card.nic().paths(conn)) else { continue };
-            let known = &mut self.next_psns[index];
-            let mut wrong = None;
-            for (number, path) in paths.iter().enumerate() {
-                let (next, in_flight) = (path.window.nxt(), path.window.in_flight_pkts());
-                let is_known = known.get(number).is_some_and(|old| *old == next);
-                if number == known.len() {
-                    known.push(next);
-                }
-                if is_known {
-                    continue;
-                }
-                known[number] = next;
-                let (span, cwnd) = (path.window.span_pkts(), path.cc.cwnd_pkts());
-                if span > SACK_BITS || in_flight > cwnd {
-                    wrong = Some(format!("path {number} has {in_flight} over {span} in flight, window {cwnd}"));
-                }
-            }
-            if let Some(what) = wrong {
+            let conn = self.conns[index].filter(|_| self.stages[index].is_there() && !self.has_failed[index]);
+            let Some(conn) = conn else { continue };
+            let nic = self.card.nic();
+            let is_alive = nic.conn_state(conn).is_some_and(|s| !matches!(s, ConnState::Init | ConnState::Error));
+            let Some(paths) = nic.paths(conn).filter(|_| is_alive) else { continue };
+            let limits = Limits { linked: self.linked & self.limits[index].linked, ..self.limits[index] };
+            if let Some(what) = self.conduct[index].check(paths, &limits) {
                 self.violate(now_ps, format!("connection {index} {what}"));
             }
         }
     }
+
+    /// Planes that connections were told to be down and not up again since, in words.
+    pub fn planes_down(&self) -> Vec<String> {
+        let is_there = |index: &usize| self.stages[*index].is_there() && self.fates[*index] == Fate::Lives;
+        let down = (0..self.conns.len()).filter(|index| is_there(index) && self.down[*index] != 0);
+        down.map(|index| format!("connection {index} does without planes {:#b}", self.down[index])).collect()
+    }
+}
+
+/// What a connection has to keep to.
+fn limits(plan: &ConnPlan) -> Limits {
+    let transport = &plan.config.transport;
+    let begin_pkts = transport.conn_init_pkts.max(if plan.is_asked { transport.conn_ramp_pkts } else { 0 });
+    let planes = plan.config.addresses.len().min(16) as u32;
+    Limits { cap_pkts: transport.path_cap_pkts, begin_pkts, linked: ((1u32 << planes) - 1) as u16 }
 }
 
 /// True when this has to come.
 fn is_certain(e: &Expected, fate: Fate, has_failed: bool) -> bool {
     let is_receive = matches!(e.op, CqeOp::Recv | CqeOp::RecvImm);
     e.is_signaled && (fate != Fate::MayFail || !is_receive || has_failed)
-}
-
-fn next_psns(paths: Option<&PathSet>) -> Vec<Psn> {
-    paths.into_iter().flat_map(|paths| paths.iter()).map(|path| path.window.nxt()).collect()
 }
 
 fn describe(e: &Expected) -> String {
@@ -638,6 +663,7 @@ impl Node for Host {
     }
 
     fn on_port_state(&mut self, ctx: &mut Context<'_>, port: u16, is_up: bool) {
+        self.linked = self.linked & !(1 << port) | u16::from(is_up) << port;
         self.card.on_port_state(ctx, port, is_up);
         self.run(ctx);
     }

@@ -23,6 +23,7 @@ mod traffic;
 mod tuning;
 
 // Who it happens to.
+mod conduct;
 pub mod host;
 pub mod memory;
 mod tags;

@@ -106,6 +106,8 @@ pub struct ConnPlan {
     pub config: ConnConfig,
     /// How it comes to be.
     pub begin: Begin,
+    /// The peer asks this side for answers: reads and atomic operations.
+    pub is_asked: bool,
     /// It is ended when everything is done.
     pub ends: bool,
     /// This side ends it; both may.

@@ -21,6 +21,8 @@ const MS: u64 = 1_000 * US;
 const PATIENCE_PS: u64 = 2_000 * MS;
 /// The same where a connection fails: its peer tries every route of every plane, seconds apart in the end.
 const PATIENCE_WITH_FAILURES_PS: u64 = 400_000 * MS;
+/// How long a plane that is well may be left unused.
+const PLANE_RETURN_PS: u64 = 300 * MS;
 /// How long nothing more may happen after the end.
 const SILENCE_PS: u64 = 20 * MS;
 
@@ -164,8 +166,9 @@ pub fn run_scenario(scenario: &Scenario, threads: u16, captures: Option<&Path>) 
         capture(&mut fabric, &scenario.network, folder)?;
     }
     let hosts = scenario.plan.hosts.len() as u32;
+    let calm_ps = Some(calm_ps(scenario)).filter(|_| !scenario.faults.is_lasting);
     for (number, plan) in (0..).zip(&scenario.plan.hosts) {
-        let host = Host::new(number, plan.clone()).map_err(anyhow::Error::msg)?;
+        let host = Host::new(number, plan.clone(), calm_ps).map_err(anyhow::Error::msg)?;
         fabric.attach(NodeId(number), host);
     }
     let mut violations = play(&mut fabric, scenario, hosts);
@@ -189,11 +192,15 @@ fn capture(fabric: &mut Fabric, network: &Network, folder: &Path) -> anyhow::Res
     Ok(())
 }
 
+/// When the last fault is over and the last request may be posted.
+fn calm_ps(scenario: &Scenario) -> u64 {
+    scenario.faults.end_ps.max(scenario.plan.end_ps)
+}
+
 /// Runs until all is done and stays so, something is wrong, or patience ends. Returns what is wrong.
 fn play(fabric: &mut Fabric, scenario: &Scenario, hosts: u32) -> Vec<String> {
-    let calm_ps = scenario.faults.end_ps.max(scenario.plan.end_ps);
     let patience_ps = if scenario.plan.doomed_conns > 0 { PATIENCE_WITH_FAILURES_PS } else { PATIENCE_PS };
-    let deadline_ps = calm_ps + patience_ps;
+    let deadline_ps = calm_ps(scenario) + patience_ps;
     let mut slice_ps = 20 * US;
     loop {
         fabric.advance(fabric.now_ps() + slice_ps);
@@ -214,9 +221,21 @@ fn play(fabric: &mut Fabric, scenario: &Scenario, hosts: u32) -> Vec<String> {
         slice_ps = (fabric.now_ps() / 8).clamp(20 * US, 50 * MS);
     }
     fabric.advance(fabric.now_ps() + SILENCE_PS);
-    (0..hosts)
-        .flat_map(|number| fabric.node::<Host>(NodeId(number)).map_or(Vec::new(), |host| host.violations().to_vec()))
-        .collect()
+    let planes_down = |fabric: &Fabric| -> Vec<String> {
+        let of = |number| fabric.node::<Host>(NodeId(number)).map_or(Vec::new(), Host::planes_down);
+        (0..hosts).flat_map(|number| of(number).into_iter().map(move |what| format!("host {number}: {what}"))).collect()
+    };
+    // Planes are probed at intervals; all of them are well again.
+    if !scenario.faults.is_lasting && !planes_down(fabric).is_empty() {
+        fabric.advance(fabric.now_ps() + PLANE_RETURN_PS);
+    }
+    let judged = (0..hosts)
+        .flat_map(|number| fabric.node::<Host>(NodeId(number)).map_or(Vec::new(), |host| host.violations().to_vec()));
+    let mut violations: Vec<String> = judged.collect();
+    if !scenario.faults.is_lasting {
+        violations.extend(planes_down(fabric));
+    }
+    violations
 }
 
 fn report(fabric: &Fabric, scenario: &Scenario, hosts: u32, violations: Vec<String>) -> Report {

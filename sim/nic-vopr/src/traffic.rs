@@ -6,7 +6,7 @@ use nic_fabric::NodeId;
 use nic_model::conn_config::{ConnConfig, StreamConfig};
 use nic_model::mr::Mr;
 use nic_model::transport::cc::Delay;
-use nic_model::work::{Local, SendOp};
+use nic_model::work::{CqeOp, Local, SendOp};
 use nic_node::connect::{nic_config, Connector};
 use nic_spec::desc::{ACCESS_LOCAL_WRITE, ACCESS_REMOTE_ATOMIC, ACCESS_REMOTE_READ, ACCESS_REMOTE_WRITE};
 use nic_spec::num::{Msn, Pd, Pkey, Psn, Qpn, Rkey, Rsn};
@@ -261,8 +261,6 @@ impl Traffic {
         let mut transports = [draw_transport(draw, network, faults); 2];
         if draw.percent(30) {
             transports[1] = draw_transport(draw, network, faults);
-            // How many messages are under way is agreed on.
-            transports[1].msgs_max = transports[0].msgs_max;
         }
         let (pmtu_log2, paths_max) = (draw.between(10, 13) as u8, draw.between(1, 64) as u16);
         let (pd, pkey) = (Pd::new(draw.below(1 << 24) as u32), Pkey::new(draw.bits() as u16 | 1));
@@ -378,6 +376,7 @@ impl Traffic {
         // Who ends it; at least one does.
         let closers = *self.draw.pick(&[[true, false], [false, true], [true, true]]);
         for (own, (side, mut config)) in sides.into_iter().zip(configs).enumerate() {
+            let is_asked = self.asks(sides[1 - own]);
             let plan = &mut self.plan.hosts[side.host];
             plan.fates.push(match doom {
                 None => Fate::Lives,
@@ -398,12 +397,19 @@ impl Traffic {
             };
             let ends = in_band.is_some_and(|in_band| in_band.ends);
             let is_given_up = in_band.is_some_and(|in_band| in_band.given_up_after_ps.is_some());
-            plan.conns.push(ConnPlan { config, begin, ends, closes: ends && closers[own] && !is_given_up });
+            let closes = ends && closers[own] && !is_given_up;
+            plan.conns.push(ConnPlan { config, begin, is_asked, ends, closes });
             if doom.is_none() && self.draw.percent(12) {
                 self.add_acts(side, faults);
             }
         }
         self.plan.ended_conns += u64::from(in_band.is_some_and(|in_band| in_band.ends));
+    }
+
+    /// True when a side has requests that want answers.
+    fn asks(&self, side: Side) -> bool {
+        let wants_answer = |op| matches!(op, CqeOp::Read | CqeOp::CompareSwap | CqeOp::FetchAdd);
+        self.plan.hosts[side.host].expected.iter().any(|e| e.conn == side.conn && wants_answer(e.op))
     }
 
     /// What the administrator of a host does to a connection, and takes back later.
