@@ -79,14 +79,14 @@ impl Conduct {
             }
             let is_stranded = limits.linked != 0 && limits.linked >> now.plane & 1 == 0;
             if is_stranded {
-                wrong = Some(format!("path {number} is on plane {}, planes with a link: {:#b}", now.plane, limits.linked));
+                wrong =
+                    Some(format!("path {number} is on plane {}, planes with a link: {:#b}", now.plane, limits.linked));
             }
             if before.next == now.next {
                 continue;
             }
             has_sent = true;
-            let (span, in_flight, cwnd) =
-                (path.window.span_pkts(), path.window.in_flight_pkts(), path.cc.cwnd_pkts());
+            let (span, in_flight, cwnd) = (path.window.span_pkts(), path.window.in_flight_pkts(), path.cc.cwnd_pkts());
             if span > limits.cap_pkts.min(SACK_BITS) || in_flight > cwnd {
                 wrong = Some(format!("path {number} has {in_flight} over {span} in flight, window {cwnd}"));
             }
