@@ -27,7 +27,7 @@ use crate::transport::path_set::PathSet;
 use crate::transport::rx_path::AckDue;
 use crate::wire::cm::{CmContent, CmError};
 use crate::wire::emit::emit_packet;
-use crate::wire::frame::Frame;
+use crate::wire::frame::{Frame, FrameRef};
 use crate::wire::packet::{Body, Packet};
 use crate::wire::parser::parse_into;
 use crate::work::{ConnId, Cqe, Event, PostError, RecvWr, SendWr};
@@ -230,6 +230,12 @@ impl Nic {
 
     /// A frame arrived at the port of `plane`; it is ignored when there is no such port.
     pub fn on_frame(&mut self, now: Time, plane: u8, frame: &Frame, mem: &mut dyn HostMemory) {
+        self.on_frame_parts(now, plane, frame.as_parts(), mem);
+    }
+
+    /// As [`on_frame`](Self::on_frame), for a frame whose parts lie elsewhere.
+    #[inline]
+    pub fn on_frame_parts(&mut self, now: Time, plane: u8, frame: FrameRef<'_>, mem: &mut dyn HostMemory) {
         let core = &mut self.core;
         core.counters.count(Counter::RxFrames);
         core.counters.add(Counter::RxBytes, frame.len_bytes().into());

@@ -21,8 +21,8 @@ pub const WIRE_OVERHEAD_BYTES: u32 = 24;
 /// Shortest frame on the wire without FCS; a shorter one is charged as this long.
 pub const FRAME_BYTES_MIN: u32 = 60;
 
-/// A byte of the header that lies in the second cache line of a record.
-const PREFETCH_HEADER_AT: usize = 48;
+/// Length of a header that ends within the second cache line of a record.
+const SHORT_HEADER_BYTES: usize = 94;
 
 /// The middle of a frame.
 #[derive(Clone, Debug, Default)]
@@ -39,7 +39,7 @@ pub enum Payload {
         /// First byte of this payload in `data`.
         offset: u32,
         /// Length in bytes.
-        len: u32,
+        len: u16,
     },
 }
 
@@ -50,7 +50,7 @@ impl Payload {
         match self {
             Payload::Empty => 0,
             Payload::Virtual(len) => *len as usize,
-            Payload::Bytes { len, .. } => *len as usize,
+            Payload::Bytes { len, .. } => usize::from(*len),
         }
     }
 
@@ -60,7 +60,7 @@ impl Payload {
         match self {
             Payload::Empty | Payload::Virtual(0) => Some(&[]),
             Payload::Virtual(_) => None,
-            Payload::Bytes { data, offset, len } => Some(&data[*offset as usize..*offset as usize + *len as usize]),
+            Payload::Bytes { data, offset, len } => Some(&data[*offset as usize..*offset as usize + usize::from(*len)]),
         }
     }
 }
@@ -81,10 +81,13 @@ struct Record {
     payload: Payload,
     header_len: u8,
     trailer_len: u8,
+    /// As `header`.
     trailer: [u8; TRAILER_BYTES_MAX],
-    /// Bytes beyond `header_len` are those of an earlier frame.
+    /// Bytes beyond `header_len` mean nothing.
     header: [u8; HEADER_BYTES_MAX],
 }
+
+const _: () = assert!(std::mem::offset_of!(Record, header) + SHORT_HEADER_BYTES == 128);
 
 static EMPTY: Record = Record {
     payload: Payload::Empty,
@@ -178,6 +181,32 @@ impl Frame {
         Frame { record: Some(record) }
     }
 
+    /// A frame of the first `header_len` bytes of a room for headers, of `payload`, and of the first `trailer_len` bytes
+    /// of a room for trailers. The bytes behind them are copied too, since to copy a fixed number is quicker.
+    ///
+    /// # Panics
+    /// If a length is more than its room, or the frame is longer than [`FRAME_BYTES_MAX`].
+    #[inline]
+    pub fn from_rooms(
+        (header, header_len): (&[u8; HEADER_BYTES_MAX], usize),
+        payload: Payload,
+        (trailer, trailer_len): (&[u8; TRAILER_BYTES_MAX], usize),
+    ) -> Frame {
+        assert!(
+            header_len <= HEADER_BYTES_MAX && trailer_len <= TRAILER_BYTES_MAX,
+            "{header_len} + {trailer_len} bytes"
+        );
+        assert!(header_len + payload.len_bytes() + trailer_len <= FRAME_BYTES_MAX, "{payload:?} makes it too long");
+        let mut record = Record::take(header_len);
+        if header_len <= SHORT_HEADER_BYTES {
+            record.header[..SHORT_HEADER_BYTES].copy_from_slice(&header[..SHORT_HEADER_BYTES]);
+        } else {
+            record.header = *header;
+        }
+        (record.payload, record.trailer, record.trailer_len) = (payload, *trailer, trailer_len as u8);
+        Frame { record: Some(record) }
+    }
+
     /// Records this thread has allocated so far, for tests that keep an eye on what a frame costs.
     pub fn made_count() -> u64 {
         MADE_COUNT.with(Cell::get)
@@ -224,11 +253,13 @@ impl Frame {
     /// Sets a payload that is `len_bytes` of a shared buffer from `offset_bytes` on.
     ///
     /// # Panics
-    /// If the range is not inside the buffer, or lies beyond its first 4 GiB.
+    /// If the range is not inside the buffer, lies beyond its first 4 GiB, or makes a frame of more than
+    /// [`FRAME_BYTES_MAX`].
     pub fn with_payload_range(mut self, data: Arc<[u8]>, offset_bytes: usize, len_bytes: usize) -> Frame {
         assert!(offset_bytes + len_bytes <= data.len(), "payload range ends beyond its buffer of {} bytes", data.len());
         let offset = u32::try_from(offset_bytes).expect("payload offset fits 32 bits");
-        let len = u32::try_from(len_bytes).expect("payload length fits 32 bits");
+        let len = u16::try_from(len_bytes).unwrap_or(u16::MAX);
+        assert!(usize::from(len) <= FRAME_BYTES_MAX, "payload of {len_bytes} bytes, at most {FRAME_BYTES_MAX}");
         self.record_mut().payload = Payload::Bytes { data, offset, len };
         self.check_length();
         self
@@ -253,7 +284,7 @@ impl Frame {
     pub(crate) fn prefetch(&self) {
         let record = self.record();
         prefetch(record);
-        prefetch(&record.header[PREFETCH_HEADER_AT]);
+        prefetch(&record.header[SHORT_HEADER_BYTES - 1]);
     }
 
     #[inline]
@@ -336,7 +367,7 @@ impl Frame {
                 None => vec![0; record.payload.len_bytes()],
             };
             data[byte - header_end] ^= mask;
-            let len = data.len() as u32;
+            let len = data.len() as u16;
             record.payload = Payload::Bytes { data: data.into(), offset: 0, len };
         } else if byte < payload_end + record.trailer_len as usize {
             record.trailer[byte - payload_end] ^= mask;
@@ -393,6 +424,15 @@ mod tests {
         assert_eq!((std::mem::take(&mut frame).len_bytes(), frame.len_bytes()), (3, 0));
         frame.flip_bit(0);
         assert_eq!(frame.with_virtual_payload(3).to_bytes(), [0, 0, 0]);
+    }
+
+    #[test]
+    fn a_frame_from_rooms_has_what_the_lengths_say() {
+        let (header, trailer): ([u8; HEADER_BYTES_MAX], _) = (std::array::from_fn(|i| i as u8), [7; TRAILER_BYTES_MAX]);
+        for header_len in [0, SHORT_HEADER_BYTES, SHORT_HEADER_BYTES + 1, HEADER_BYTES_MAX] {
+            let frame = Frame::from_rooms((&header, header_len), Payload::Virtual(2), (&trailer, 3));
+            assert_eq!(frame, Frame::new(&header[..header_len]).with_virtual_payload(2).with_trailer(&[7; 3]));
+        }
     }
 
     #[test]

@@ -78,7 +78,7 @@ pub use config::{ConfigError, NetworkPlan};
 pub use fabric::{Delivery, Fabric, FabricError};
 pub use frame::{Frame, Payload};
 pub use link::{Ecn, LinkSpec};
-pub use node::{Ahead, Context, Node};
+pub use node::{Ahead, Context, Node, OutPort};
 pub use pcap::Tap;
 pub use prefetch::{prefetch, prefetch_all};
 pub use queue::{Pfc, QueueSpec};

@@ -88,15 +88,23 @@ impl Context<'_> {
         self.core.net.port_count(self.node)
     }
 
+    /// A port of this node.
+    ///
+    /// # Panics
+    /// If the node has no such port.
+    #[inline]
+    pub fn out_port(&mut self, port: u16) -> OutPort<'_> {
+        let link = self.core.net.out_link(self.node, port);
+        OutPort { core: self.core, link }
+    }
+
     /// Queues a frame on a port. It leaves after those queued before it.
     ///
     /// # Panics
     /// If the node has no such port.
     #[inline]
     pub fn send(&mut self, port: u16, frame: Frame) {
-        let link = self.core.net.out_link(self.node, port);
-        let now_ps = self.core.now_ps;
-        self.core.enter(link, frame, now_ps);
+        self.out_port(port).send(frame);
     }
 
     /// Calls [`Node::on_timer`] with this token at `at_ps`, or now if that is past. Timers of the same node and
@@ -145,5 +153,33 @@ impl Context<'_> {
     /// The node's own random stream.
     pub fn rng(&mut self) -> &mut ChaCha8Rng {
         self.core.node_rng(self.node)
+    }
+}
+
+/// A port of a node that is being called: for a node that has several questions about it.
+pub struct OutPort<'a> {
+    core: &'a mut Core,
+    link: u32,
+}
+
+impl OutPort<'_> {
+    /// As [`Context::send`].
+    #[inline]
+    pub fn send(&mut self, frame: Frame) {
+        let now_ps = self.core.now_ps;
+        self.core.enter(self.link, frame, now_ps);
+    }
+
+    /// As [`Context::port_free_at_ps`].
+    #[inline]
+    pub fn free_at_ps(&self) -> u64 {
+        let now_ps = self.core.now_ps;
+        now_ps + self.core.tx[self.link as usize].backlog_ps(now_ps)
+    }
+
+    /// As [`Context::port_is_up`].
+    #[inline]
+    pub fn is_up(&self) -> bool {
+        !self.core.tx[self.link as usize].is_down()
     }
 }

@@ -9,7 +9,7 @@ use nic_model::config::NicConfig;
 use nic_model::foresee::Fetch;
 use nic_model::memory::HostMemory;
 use nic_model::time::Time;
-use nic_model::wire::frame;
+use nic_model::wire::frame::{self, FrameRef};
 use nic_model::Nic;
 
 use crate::convert::{to_fabric, to_model};
@@ -20,6 +20,9 @@ pub const CARD_TOKENS: u32 = 17;
 /// The model's own timers; tokens after it say that a port is free.
 const TOKEN_MODEL: u32 = 0;
 const TOKEN_PORT: u32 = 1;
+
+/// Ports that a card can have.
+const PORTS_MAX: usize = CARD_TOKENS as usize - 1;
 
 /// A modelled card with its host's memory. Port `p` is plane `p`.
 pub struct Card<M> {
@@ -33,9 +36,15 @@ impl<M: HostMemory + Send + 'static> Card<M> {
     /// # Panics
     /// As [`Nic::new`].
     pub fn new(config: NicConfig, memory: M) -> Card<M> {
-        let ports = vec![Port::default(); config.planes.len()];
-        let nic = Nic::new(config);
-        let joint = Joint { nic, clock_ps: 0, wakes_ps: Vec::new(), ports, frame: frame::Frame::empty() };
+        let joint = Joint {
+            clock_ps: 0,
+            next_wake_ps: u64::MAX,
+            port_count: config.planes.len(),
+            ports: [Port::default(); PORTS_MAX],
+            nic: Nic::new(config),
+            wakes_ps: Vec::new(),
+            frame: frame::Frame::empty(),
+        };
         Card { joint, memory }
     }
 
@@ -134,15 +143,20 @@ struct Port {
     is_called: bool,
 }
 
-/// The card without its memory. Its type depends on nothing, so that it is compiled here, once, and well.
+/// The card without its memory. Its type depends on nothing, so that it is compiled here, once, and well. In memory, what
+/// every call looks at is one cache line, as long as there are few ports.
+#[repr(C, align(64))]
 struct Joint {
-    nic: Nic,
     /// The card's clock less that of the network.
     clock_ps: u64,
+    /// The earliest of `wakes_ps`; `u64::MAX` if there is none.
+    next_wake_ps: u64,
+    port_count: usize,
+    ports: [Port; PORTS_MAX],
+    nic: Nic,
     /// When the timers of the model that are set in the network are due, the earliest last.
     wakes_ps: Vec<u64>,
-    ports: Vec<Port>,
-    /// Where frames are on their way in and out, so that they are made in place.
+    /// Where frames are on their way out, so that they are made in place.
     frame: frame::Frame,
 }
 
@@ -152,38 +166,52 @@ impl Joint {
         Time(now_ps + self.clock_ps)
     }
 
+    #[inline]
     fn pump(&mut self, ctx: &mut Context<'_>, memory: &mut dyn HostMemory) {
-        let now_ps = ctx.now_ps();
+        // Most frames that arrive find the port busy or leave nothing to send.
+        if (0..self.port_count).any(|port| self.is_open(port)) {
+            self.send_all(ctx, memory);
+        }
+        self.set_wake(ctx);
+    }
+
+    /// A port should be asked.
+    #[inline]
+    fn is_open(&self, port: usize) -> bool {
+        !self.ports[port].is_called && self.nic.wants_transmit(port as u8)
+    }
+
+    #[inline(never)]
+    fn send_all(&mut self, ctx: &mut Context<'_>, memory: &mut dyn HostMemory) {
         loop {
             let mut has_sent = false;
-            for port in 0..self.ports.len() {
-                has_sent |= self.pump_port(ctx, now_ps, port, memory);
+            for port in 0..self.port_count {
+                if self.is_open(port) {
+                    has_sent |= self.send_one(ctx, port, memory);
+                }
             }
             // Planes take turns: what one port sent may allow another to send.
-            if !has_sent || self.ports.len() == 1 {
-                break;
+            if !has_sent || self.port_count == 1 {
+                return;
             }
         }
-        self.set_wake(ctx, now_ps);
     }
 
     /// Sends at most one frame, and has the port call when it is free if there may be another.
     #[inline]
-    fn pump_port(&mut self, ctx: &mut Context<'_>, now_ps: u64, index: usize, memory: &mut dyn HostMemory) -> bool {
-        let now = self.time(now_ps);
-        let port = &mut self.ports[index];
-        if port.is_called || !self.nic.wants_transmit(index as u8) {
-            return false;
-        }
+    fn send_one(&mut self, ctx: &mut Context<'_>, index: usize, memory: &mut dyn HostMemory) -> bool {
+        let now_ps = ctx.now_ps();
+        let (now, port) = (self.time(now_ps), &mut self.ports[index]);
         let mut has_sent = false;
         if port.free_at_ps <= now_ps {
-            port.free_at_ps = ctx.port_free_at_ps(index as u16);
-            if port.free_at_ps <= now_ps && ctx.port_is_up(index as u16) {
+            let mut out = ctx.out_port(index as u16);
+            port.free_at_ps = out.free_at_ps();
+            if port.free_at_ps <= now_ps && out.is_up() {
                 if !self.nic.poll_transmit_into(now, index as u8, memory, &mut self.frame) {
                     return false;
                 }
-                ctx.send(index as u16, to_fabric(&self.frame));
-                port.free_at_ps = ctx.port_free_at_ps(index as u16);
+                out.send(to_fabric(&self.frame));
+                port.free_at_ps = out.free_at_ps();
                 has_sent = true;
             }
         }
@@ -195,10 +223,11 @@ impl Joint {
     }
 
     #[inline]
-    fn set_wake(&mut self, ctx: &mut Context<'_>, now_ps: u64) {
+    fn set_wake(&mut self, ctx: &mut Context<'_>) {
         let Some(Time(at_ps)) = self.nic.next_timer() else { return };
-        let at_ps = at_ps.saturating_sub(self.clock_ps).max(now_ps);
-        if self.wakes_ps.last().is_none_or(|set_ps| at_ps < *set_ps) {
+        let at_ps = at_ps.saturating_sub(self.clock_ps).max(ctx.now_ps());
+        if at_ps < self.next_wake_ps {
+            self.next_wake_ps = at_ps;
             self.wakes_ps.push(at_ps);
             ctx.set_timer(at_ps, TOKEN_MODEL);
         }
@@ -208,6 +237,7 @@ impl Joint {
         match token {
             TOKEN_MODEL => {
                 self.wakes_ps.pop();
+                self.next_wake_ps = self.wakes_ps.last().copied().unwrap_or(u64::MAX);
                 let now = self.time(ctx.now_ps());
                 if self.nic.next_timer().is_some_and(|at| at <= now) {
                     self.nic.on_timer(now);
@@ -222,14 +252,13 @@ impl Joint {
 
     #[inline]
     fn foresee(&self) {
+        prefetch(&self.nic);
         prefetch(&self.wakes_ps);
         prefetch(&self.frame);
         self.nic.foresee(Prefetch);
     }
 
     fn foresee_event(&self, ahead: Ahead<'_>) {
-        self.ports.first().into_iter().for_each(prefetch);
-        self.wakes_ps.last().into_iter().for_each(prefetch);
         match ahead {
             Ahead::Frame(frame) => self.nic.foresee_frame(frame.header(), Prefetch),
             Ahead::Timer(TOKEN_MODEL) => self.nic.foresee_timer(Prefetch),
@@ -241,11 +270,12 @@ impl Joint {
     }
 
     fn on_frame(&mut self, ctx: &mut Context<'_>, port: u16, frame: Frame, memory: &mut dyn HostMemory) {
-        to_model(&frame, &mut self.frame);
+        let now = self.time(ctx.now_ps());
+        let payload = to_model(frame.payload());
+        let parts = FrameRef { header: frame.header(), payload: &payload, trailer: frame.trailer() };
+        self.nic.on_frame_parts(now, port as u8, parts, memory);
         // Its record serves the answer.
         drop(frame);
-        let now = self.time(ctx.now_ps());
-        self.nic.on_frame(now, port as u8, &self.frame, memory);
         self.pump(ctx, memory);
     }
 }

@@ -6,27 +6,28 @@ use nic_model::wire::frame as model;
 /// The model's frame as the network carries it.
 #[inline]
 pub fn to_fabric(frame: &model::Frame) -> fabric::Frame {
-    let out = fabric::Frame::new(frame.header()).with_trailer(frame.trailer());
-    match &frame.payload {
-        model::Payload::Virtual(0) => out,
-        model::Payload::Virtual(len) => out.with_virtual_payload(*len),
+    let payload = match &frame.payload {
+        model::Payload::Virtual(0) => fabric::Payload::Empty,
+        model::Payload::Virtual(len) => fabric::Payload::Virtual(*len),
         model::Payload::Bytes { buffer, start, len } => {
-            out.with_payload_range(buffer.clone(), *start as usize, *len as usize)
+            let len = u16::try_from(*len).expect("the payload of a frame is not as long as that");
+            fabric::Payload::Bytes { data: buffer.clone(), offset: *start, len }
         }
-    }
+    };
+    let (header, trailer) = frame.rooms();
+    fabric::Frame::from_rooms((header, frame.header().len()), payload, (trailer, frame.trailer().len()))
 }
 
-/// The network's frame as the model takes it, in the place of another.
+/// The payload of a frame of the network as the model takes it.
 #[inline]
-pub fn to_model(frame: &fabric::Frame, out: &mut model::Frame) {
-    let payload = match frame.payload() {
+pub fn to_model(payload: &fabric::Payload) -> model::Payload {
+    match payload {
         fabric::Payload::Empty => model::Payload::EMPTY,
         fabric::Payload::Virtual(len) => model::Payload::Virtual(*len),
         fabric::Payload::Bytes { data, offset, len } => {
-            model::Payload::Bytes { buffer: data.clone(), start: *offset, len: *len }
+            model::Payload::Bytes { buffer: data.clone(), start: *offset, len: u32::from(*len) }
         }
-    };
-    out.assign(frame.header(), payload, frame.trailer());
+    }
 }
 
 #[cfg(test)]
@@ -42,14 +43,13 @@ mod tests {
             model::Payload::Virtual(4096),
             model::Payload::Bytes { buffer: buffer.clone(), start: 7, len: 50 },
         ];
-        let mut back = model::Frame::new(&[9; 99], model::Payload::EMPTY, &[9; 8]);
         for payload in payloads {
             let frame = model::Frame::new(&[1, 2, 3], payload, &[0, 9]);
             let carried = to_fabric(&frame);
             assert_eq!(carried.to_bytes(), frame.to_bytes());
             assert_eq!(carried.is_virtual(), frame.is_virtual());
-            to_model(&carried, &mut back);
-            assert_eq!(back, frame);
+            let payload = to_model(carried.payload());
+            assert_eq!(model::Frame::new(carried.header(), payload, carried.trailer()), frame);
         }
     }
 
@@ -58,9 +58,7 @@ mod tests {
         let buffer: Arc<[u8]> = vec![5; 64].into();
         let payload = model::Payload::Bytes { buffer: buffer.clone(), start: 1, len: 2 };
         let there = to_fabric(&model::Frame::new(&[], payload, &[]));
-        let mut back = model::Frame::empty();
-        to_model(&there, &mut back);
-        let model::Payload::Bytes { buffer: same, .. } = back.payload else { panic!("bytes stay bytes") };
+        let model::Payload::Bytes { buffer: same, .. } = to_model(there.payload()) else { panic!("bytes stay bytes") };
         assert!(Arc::ptr_eq(&buffer, &same));
     }
 }

@@ -68,6 +68,42 @@ impl Payload {
     }
 }
 
+/// The parts of a frame, wherever they lie.
+#[derive(Clone, Copy, Debug)]
+pub struct FrameRef<'a> {
+    /// First bytes.
+    pub header: &'a [u8],
+    /// What the packet carries.
+    pub payload: &'a Payload,
+    /// Last bytes.
+    pub trailer: &'a [u8],
+}
+
+impl FrameRef<'_> {
+    /// Length, bytes.
+    #[inline]
+    pub const fn len_bytes(&self) -> u32 {
+        self.header.len() as u32 + self.payload.len_bytes() + self.trailer.len() as u32
+    }
+
+    /// True when the payload has no bytes although it has a length; such a frame carries no ICRC.
+    pub const fn is_virtual(&self) -> bool {
+        matches!(self.payload, Payload::Virtual(len) if *len > 0)
+    }
+
+    /// All bytes in one; a virtual payload reads as zeros.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(self.len_bytes() as usize);
+        out.extend_from_slice(self.header);
+        match self.payload.bytes() {
+            Some(bytes) => out.extend_from_slice(bytes),
+            None => out.resize(out.len() + self.payload.len_bytes() as usize, 0),
+        }
+        out.extend_from_slice(self.trailer);
+        out
+    }
+}
+
 /// A frame without preamble and FCS: `header | payload | trailer`.
 #[derive(Clone, Debug)]
 #[repr(C)]
@@ -94,15 +130,6 @@ impl Frame {
     /// A frame of nothing, to be filled in place.
     pub const fn empty() -> Self {
         Self::zeroed(Payload::EMPTY)
-    }
-
-    /// Makes this the frame of these parts as [`Frame::new`] does, without touching more bytes than they have.
-    #[inline]
-    pub fn assign(&mut self, header: &[u8], payload: Payload, trailer: &[u8]) {
-        self.header[..header.len()].copy_from_slice(header);
-        self.trailer[..trailer.len()].copy_from_slice(trailer);
-        (self.header_len, self.trailer_len) = (header.len() as u8, trailer.len() as u8);
-        self.payload = payload;
     }
 
     const fn zeroed(payload: Payload) -> Self {
@@ -152,21 +179,27 @@ impl Frame {
         self.header_len as u32 + self.payload.len_bytes() + self.trailer_len as u32
     }
 
+    /// Its parts.
+    #[inline]
+    pub fn as_parts(&self) -> FrameRef<'_> {
+        FrameRef { header: self.header(), payload: &self.payload, trailer: self.trailer() }
+    }
+
     /// True when the payload has no bytes although it has a length; such a frame carries no ICRC.
-    pub const fn is_virtual(&self) -> bool {
-        matches!(self.payload, Payload::Virtual(len) if len > 0)
+    pub fn is_virtual(&self) -> bool {
+        self.as_parts().is_virtual()
     }
 
     /// All bytes in one; a virtual payload reads as zeros.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(self.len_bytes() as usize);
-        out.extend_from_slice(self.header());
-        match self.payload.bytes() {
-            Some(bytes) => out.extend_from_slice(bytes),
-            None => out.resize(out.len() + self.payload.len_bytes() as usize, 0),
-        }
-        out.extend_from_slice(self.trailer());
-        out
+        self.as_parts().to_bytes()
+    }
+
+    /// The room of the header, of which the first [`header`](Self::header)`.len()` bytes are used, and that of the
+    /// trailer. To copy all of it is quicker than to copy so many bytes.
+    #[inline]
+    pub const fn rooms(&self) -> (&[u8; HEADER_BYTES_MAX], &[u8; TRAILER_BYTES_MAX]) {
+        (&self.header, &self.trailer)
     }
 }
 
@@ -188,9 +221,7 @@ mod tests {
         let bytes: Vec<u8> = (0..=255).cycle().take(300).map(|b: u8| b).collect();
         let split = Frame::new(&bytes[..100], Payload::from_bytes(&bytes[100..295]), &bytes[295..]);
         let whole = Frame::from_bytes(&bytes);
-        let mut used = Frame::new(&[9; 150], Payload::Virtual(4), &[9; 8]);
-        used.assign(split.header(), split.payload.clone(), split.trailer());
-        assert_eq!(used, split);
+        assert_eq!((split.as_parts().len_bytes(), split.as_parts().to_bytes()), (300, bytes.clone()));
         assert_eq!((split.len_bytes(), split.to_bytes()), (300, bytes));
         assert_eq!(split, whole);
     }

@@ -5,7 +5,7 @@
 //! laid out anew as plain bytes first; that is how frames of another sender come in.
 
 use super::emit::icrc_of;
-use super::frame::{Frame, Payload, HEADER_BYTES_MAX};
+use super::frame::{Frame, FrameRef, Payload, HEADER_BYTES_MAX};
 use super::packet::{Ack, Body, BufferPart, Message, Network, Packet, PathControl, ReadPart, Remote};
 use super::word::{be16, be32, be64, field, word};
 use crate::time::Ticks;
@@ -40,13 +40,13 @@ const _: () = assert!(CHAIN_BYTES_MAX <= HEADER_BYTES_MAX);
 /// The packet in `frame`, or the counter of the drop.
 pub fn parse(frame: &Frame, filter: &PortFilter) -> Result<Packet, Counter> {
     let mut packet = Packet::empty();
-    parse_any(frame, filter, &mut packet).map(|()| packet)
+    parse_any(frame.as_parts(), filter, &mut packet).map(|()| packet)
 }
 
 /// As [`parse`] into a packet that is there already; after an error its content means nothing. Of the network layer of a
 /// packet that belongs to a connection only the congestion field is read.
 #[inline]
-pub(crate) fn parse_into(frame: &Frame, filter: &PortFilter, out: &mut Packet) -> Result<(), Counter> {
+pub(crate) fn parse_into(frame: FrameRef<'_>, filter: &PortFilter, out: &mut Packet) -> Result<(), Counter> {
     match parse_usual(frame, filter, out) {
         Some(()) => Ok(()),
         None => parse_any(frame, filter, out),
@@ -54,7 +54,7 @@ pub(crate) fn parse_into(frame: &Frame, filter: &PortFilter, out: &mut Packet) -
 }
 
 #[inline(never)]
-fn parse_any(frame: &Frame, filter: &PortFilter, out: &mut Packet) -> Result<(), Counter> {
+fn parse_any(frame: FrameRef<'_>, filter: &PortFilter, out: &mut Packet) -> Result<(), Counter> {
     if frame.len_bytes() > filter.frame_bytes_max {
         return Err(Counter::RxTooLong);
     }
@@ -63,7 +63,7 @@ fn parse_any(frame: &Frame, filter: &PortFilter, out: &mut Packet) -> Result<(),
         Ok(()) => Ok(()),
         Err(Stop::Drop(counter)) => Err(counter),
         Err(Stop::Scattered) if frame.is_virtual() => Err(Counter::RxBadLength),
-        Err(Stop::Scattered) => match parse_inline(&Frame::from_bytes(&frame.to_bytes()), filter, out) {
+        Err(Stop::Scattered) => match parse_inline(Frame::from_bytes(&frame.to_bytes()).as_parts(), filter, out) {
             Ok(()) => Ok(()),
             Err(Stop::Drop(counter)) => Err(counter),
             Err(Stop::Scattered) => Err(Counter::RxTruncated),
@@ -80,8 +80,8 @@ const USUAL_BYTES: usize = PXTH_AT + Pxth::LEN;
 /// Parses what nearly every frame is: a WRITE without immediate data or a short ACK, untagged over IPv4, headers inline
 /// and nothing wrong. `None` for everything else, which the general way decides; `out` means nothing then.
 #[inline]
-fn parse_usual(frame: &Frame, filter: &PortFilter, out: &mut Packet) -> Option<()> {
-    let (head, rest) = frame.header().split_first_chunk::<USUAL_BYTES>()?;
+fn parse_usual(frame: FrameRef<'_>, filter: &PortFilter, out: &mut Packet) -> Option<()> {
+    let (head, rest) = frame.header.split_first_chunk::<USUAL_BYTES>()?;
     let (frame_bytes, payload_bytes) = (frame.len_bytes(), frame.payload.len_bytes() as usize);
     let mac_and_more = be64(head, 0);
     let (ip0, ip1, ip2) = (be32(head, Eth::LEN), be32(head, Eth::LEN + 4), be32(head, Eth::LEN + 8));
@@ -106,7 +106,7 @@ fn parse_usual(frame: &Frame, filter: &PortFilter, out: &mut Packet) -> Option<(
         && be16(head, UDP_AT + 2) == filter.udp_dport
         && u32::from(be16(head, UDP_AT + 4)) + Ipv4::LEN as u32 == total_len
         && field!(bth0, Bth[0].tver) == u32::from(TVER)
-        && frame.trailer().len() == pad + ICRC_BYTES
+        && frame.trailer.len() == pad + ICRC_BYTES
         && payload_bytes <= PMTU_BYTES_MAX;
     if !is_usual {
         return None;
@@ -147,9 +147,9 @@ fn parse_usual(frame: &Frame, filter: &PortFilter, out: &mut Packet) -> Option<(
         }
         _ => return None,
     }
-    match frame.payload {
+    match *frame.payload {
         Payload::Virtual(len) if len > 0 || filter.elide_icrc => out.payload = Payload::Virtual(len),
-        _ => out.payload = payload(frame, filter, Eth::LEN, frame.header().len(), payload_bytes, pad).ok()?,
+        _ => out.payload = payload(frame, filter, Eth::LEN, frame.header.len(), payload_bytes, pad).ok()?,
     }
     let (path, stamp) = (be32(head, PXTH_AT), be32(head, PXTH_AT + 4));
     out.net.ecn = field!(ip0, Ipv4[0].ecn) as u8;
@@ -234,8 +234,8 @@ macro_rules! get {
     };
 }
 
-fn parse_inline(frame: &Frame, filter: &PortFilter, out: &mut Packet) -> Result<(), Stop> {
-    let mut reader = Reader { header: frame.header(), at: 0, end: frame.len_bytes() as usize };
+fn parse_inline(frame: FrameRef<'_>, filter: &PortFilter, out: &mut Packet) -> Result<(), Stop> {
+    let mut reader = Reader { header: frame.header, at: 0, end: frame.len_bytes() as usize };
     let r = &mut reader;
     let ip_at = network(r, filter, &mut out.net)?;
     let udp = get!(r, Udp);
@@ -469,14 +469,14 @@ fn ack_of(h: &[u8; Axth::LEN], sack: Bitmap, nak: Option<(u8, u16)>) -> Ack {
 /// The payload, once the ICRC is found right. `at` is where the headers end.
 #[inline]
 fn payload(
-    frame: &Frame,
+    frame: FrameRef<'_>,
     filter: &PortFilter,
     ip_at: usize,
     at: usize,
     len: usize,
     pad: usize,
 ) -> Result<Payload, Stop> {
-    let (header, trailer) = (frame.header(), frame.trailer());
+    let (header, trailer) = (frame.header, frame.trailer);
     if header.len() == at && frame.payload.len_bytes() as usize == len && trailer.len() >= pad + ICRC_BYTES {
         let Some(bytes) = frame.payload.bytes() else { return Ok(frame.payload.clone()) };
         if !(filter.elide_icrc && bytes.is_empty()) {
@@ -548,7 +548,7 @@ mod tests {
             for p in &cases {
                 let frame = emit(p.clone(), &EmitConfig { udp_dport: 4791, elide_icrc });
                 let mut usual = Packet::empty();
-                assert_eq!(parse_usual(&frame, &filter, &mut usual), Some(()), "{p:?}");
+                assert_eq!(parse_usual(frame.as_parts(), &filter, &mut usual), Some(()), "{p:?}");
                 let mut general = parse(&frame, &filter).expect("a good frame");
                 assert_eq!(general.net.ecn, 3);
                 general.net = Network { ecn: 3, ..Network::default() };
@@ -589,7 +589,7 @@ mod tests {
             let mut bad = frame.clone();
             bad.header_mut()[bit / 8] ^= 0x80 >> (bit % 8);
             let (mut usual, general) = (Packet::empty(), parse(&bad, &filter));
-            let is_taken = parse_usual(&bad, &filter, &mut usual).is_some();
+            let is_taken = parse_usual(bad.as_parts(), &filter, &mut usual).is_some();
             assert!(!is_taken || general.is_ok(), "bit {bit}: {general:?}");
             if let (true, Ok(mut general)) = (is_taken, general) {
                 general.net = Network { ecn: general.net.ecn, ..Network::default() };
