@@ -29,7 +29,8 @@ fn the_files_together_stay_readable() {
     let lines: usize = files.iter().map(|file| std::fs::read_to_string(file).unwrap().lines().count()).sum();
     // Eight from the tables, and coverage.txt from the conformance cases.
     assert_eq!(files.len(), 9);
-    assert!(lines < 3000, "{lines} lines");
+    // A page of the text more or less; every constant is three lines of them.
+    assert!(lines < 3200, "{lines} lines");
 }
 
 #[test]

@@ -165,7 +165,8 @@ impl Connection {
             push_control(core, plane, Control::PathCtl { conn: self.index, control });
         }
         let srtt_ps = self.rtt.srtt_ps().unwrap_or(self.cfg.transport.rto_init_ps);
-        self.opening.next_at = now.after_ps((4 * srtt_ps).max(OPEN_WAIT_PS) << (self.opening.tries - 1));
+        self.opening.next_at =
+            now.after_ps((u64::from(consts::OPEN_WAIT_SRTTS) * srtt_ps).max(OPEN_WAIT_PS) << (self.opening.tries - 1));
         self.arm_conn(core);
     }
 

@@ -21,7 +21,7 @@ use nic_spec::num::Psn;
 /// Bytes of a full frame beyond its payload, preamble and gap included, as pacing counts them.
 pub(crate) const OVERHEAD_BYTES: u32 = 114;
 /// Retransmissions may leave while the token bucket is overdrawn by this many packets a plane.
-const RTX_DEBT_PKTS: u32 = 64;
+const RTX_DEBT_PKTS: u32 = consts::HINT_DEBT_PKTS;
 
 /// What came of asking a connection for a new packet.
 #[derive(Debug)]

@@ -411,6 +411,18 @@ NIC_STATIC_ASSERT(sizeof(struct nic_cq_row) == 64, "size of cq_row");
 #define NIC_HINT_WINDOW_NS 20000u /* How long a connection is active after its last data, and over which its use is measured. [ns] */
 #define NIC_HINT_LIFE_SRTTS 4u /* Smoothed round trips for which a hint holds. [SRTT] */
 #define NIC_HINT_BURST_PKTS 2u /* Packets per plane that may leave back to back under a hint after a pause. [packets] */
+#define NIC_HINT_IDLE_PKTS 4u /* Time of so many of its packets without data after which a slow connection is active no longer. [packets] */
+#define NIC_HINT_BUSY_Q8 248u /* Part of a receiver's ports above which they count as used, in 1/256. [1/256] */
+#define NIC_HINT_ETA_RISE 8u /* Part of itself by which eta rises in a window: one over this. */
+#define NIC_HINT_MARKED_PKTS 16u /* One packet marked in fewer than these makes eta fall. [packets] */
+#define NIC_HINT_ETA_FALL_Q8 4u /* Fall of eta in such a window besides half of what is above 1, in 1/256. [1/256] */
+#define NIC_HINT_LOW_PERCENT 80u /* Use of its hint below which a connection is bound elsewhere, in percent. [%] */
+#define NIC_HINT_LOW_WINDOWS 2u /* Windows of low use in a row after which a claim is limited. [windows] */
+#define NIC_HINT_SPARE_PERCENT 125u /* Limit of a claim, in percent of what was used. [%] */
+#define NIC_HINT_FULL_PERCENT 95u /* Use of its limit that ends it, in percent. [%] */
+#define NIC_HINT_MEASURE_PKTS 16u /* Packets whose time at an even share a window of use takes at least. [packets] */
+#define NIC_HINT_WINDOW_RTT_PERCENT 150u /* Smallest round trips of data that the window under a hint allows, in percent. [%] */
+#define NIC_HINT_DEBT_PKTS 64u /* Retransmissions that may be owed to the pace per plane. [packets] */
 #define NIC_ACK_PACKETS 4u /* Packets received on a path that make an ACK due. [packets] */
 #define NIC_ACK_BYTES 16384u /* Payload received on a path that makes an ACK due. [bytes] */
 #define NIC_ACK_DELAY_NS 2000u /* Longest time an ACK is held back. [ns] */
@@ -423,6 +435,10 @@ NIC_STATIC_ASSERT(sizeof(struct nic_cq_row) == 64, "size of cq_row");
 #define NIC_TLP_SLACK_NS 1000u /* What the probe timeout allows for the jitter of a round trip, at least. [ns] */
 #define NIC_TLP_MIN_NS 3000u /* Shortest wait before a probe. [ns] */
 #define NIC_TLP_LIMIT 3u /* Probes by timer before a timeout counts. [probes] */
+#define NIC_TLP_STEADY 5u /* Probes by timer that follow each other at the same distance; after them it doubles. [probes] */
+#define NIC_TLP_COLD_MINS 16u /* Time for the answer to a probe while no round trip is known, in shortest waits. [TLP_MIN] */
+#define NIC_LOSSY_PKTS 32u /* Loss of one packet in fewer than these makes a network lossy. [packets] */
+#define NIC_LOSS_METER_PKTS 256u /* Packets over which a card takes the part that is lost, about. [packets] */
 #define NIC_LOSS_MEMORY_NS 1000000u /* Time after a loss in which a card expects others. [ns] */
 #define NIC_RNR_NS 100000u /* Wait after a temporary refusal, and between two requests for credit. [ns] */
 #define NIC_RNR_RETRY_LIMIT 7u /* Temporary refusals of one message in a row that are borne. [refusals] */
@@ -437,6 +453,7 @@ NIC_STATIC_ASSERT(sizeof(struct nic_cq_row) == 64, "size of cq_row");
 #define NIC_READS_MAX 16u /* Reads and atomic operations of a connection under way. [requests] */
 #define NIC_CM_TRIES 8u /* Times that a packet of connection management or the opening of a path is sent. [packets] */
 #define NIC_OPEN_WAIT_NS 200000u /* Wait before the opening of a path is repeated first, at least. [ns] */
+#define NIC_OPEN_WAIT_SRTTS 4u /* The same in smoothed round trips, if that is longer. [SRTT] */
 #define NIC_CM_WAIT_NS 1000000u /* Wait before a packet of connection management is repeated first; each further one is twice as long. [ns] */
 #define NIC_CONN_QUARANTINE_NS 10000000u /* Time for which a connection id stays unused after teardown. [ns] */
 

@@ -131,6 +131,31 @@ constants! {
     /// Packets per plane that may leave back to back under a hint after a pause.
     tunable HINT_BURST_PKTS: u32 = 2, "packets", 1..=256, "a sender need not be woken exactly on time";
 
+    /// Time of so many of its packets without data after which a slow connection is active no longer.
+    fixed HINT_IDLE_PKTS: u32 = 4, "packets", 4..=4, "a gap of one packet is how a slow sender sends; a few are a pause";
+    /// Part of a receiver's ports above which they count as used, in 1/256.
+    fixed HINT_BUSY_Q8: u32 = 248, "1/256", 248..=248, "31/32: a port that is full shows some idle time in so short a window";
+    /// Part of itself by which eta rises in a window: one over this.
+    fixed HINT_ETA_RISE: u32 = 8, "", 8..=8, "an eighth: from half of the line to all of it in six windows";
+    /// One packet marked in fewer than these makes eta fall.
+    fixed HINT_MARKED_PKTS: u32 = 16, "packets", 16..=16, "one in 16: single marks are no queue that stays";
+    /// Fall of eta in such a window besides half of what is above 1, in 1/256.
+    fixed HINT_ETA_FALL_Q8: u32 = 4, "1/256", 4..=4, "1/64: from the first to the smallest share in two windows";
+    /// Use of its hint below which a connection is bound elsewhere, in percent.
+    fixed HINT_LOW_PERCENT: u32 = 80, "%", 80..=80, "4/5: above it the gaps of a healthy sender lie";
+    /// Windows of low use in a row after which a claim is limited.
+    fixed HINT_LOW_WINDOWS: u32 = 2, "windows", 2..=2, "one may be the end of a burst";
+    /// Limit of a claim, in percent of what was used.
+    fixed HINT_SPARE_PERCENT: u32 = 125, "%", 125..=125, "5/4: room to show that it could use more";
+    /// Use of its limit that ends it, in percent.
+    fixed HINT_FULL_PERCENT: u32 = 95, "%", 95..=95, "19/20: nearer to the limit than to what was used, else limit and use would chase each other";
+    /// Packets whose time at an even share a window of use takes at least.
+    fixed HINT_MEASURE_PKTS: u32 = 16, "packets", 16..=16, "of fewer one packet is more than what is measured";
+    /// Smallest round trips of data that the window under a hint allows, in percent.
+    fixed HINT_WINDOW_RTT_PERCENT: u32 = 150, "%", 150..=150, "one and a half: the hint itself keeps the queue short, the window only bounds it";
+    /// Retransmissions that may be owed to the pace per plane.
+    fixed HINT_DEBT_PKTS: u32 = 64, "packets", 64..=64, "repairs need not wait, but a burst of them is lost like the burst before";
+
     /// Packets received on a path that make an ACK due.
     tunable ACK_PACKETS: u32 = 4, "packets", 1..=64, "one acknowledgement a packet brings nothing over one in 4 (UCCL: 4)";
     /// Payload received on a path that makes an ACK due.
@@ -156,6 +181,14 @@ constants! {
     tunable TLP_MIN_NS: u32 = 3000, "ns", 1000..=1000000000, "below this a round trip is the card's own time; a probe too many costs 98 bytes";
     /// Probes by timer before a timeout counts.
     tunable TLP_LIMIT: u32 = 3, "probes", 0..=15, "a probe or its answer may be lost, three in a row seldom are";
+    /// Probes by timer that follow each other at the same distance; after them it doubles.
+    fixed TLP_STEADY: u32 = 5, "probes", 5..=5, "five lost in a row are no chance loss any more: a queue is long, or the way is gone";
+    /// Time for the answer to a probe while no round trip is known, in shortest waits.
+    fixed TLP_COLD_MINS: u32 = 16, "TLP_MIN", 16..=16, "48 us: above the round trip of most networks of a building";
+    /// Loss of one packet in fewer than these makes a network lossy.
+    fixed LOSSY_PKTS: u32 = 32, "packets", 32..=32, "1/32: where a copy of each packet saves more round trips than it costs bytes";
+    /// Packets over which a card takes the part that is lost, about.
+    fixed LOSS_METER_PKTS: u32 = 256, "packets", 256..=256, "eight losses where one in 32 is lost; as many as one path may have under way";
     /// Time after a loss in which a card expects others.
     tunable LOSS_MEMORY_NS: u32 = 1000000, "ns", 0..=4000000000, "at 400 Gb/s a link that loses one packet in a thousand shows a loss every 85 us";
     /// Wait after a temporary refusal, and between two requests for credit.
@@ -185,7 +218,9 @@ constants! {
     /// Times that a packet of connection management or the opening of a path is sent.
     tunable CM_TRIES: u32 = 8, "packets", 1..=16, "with doubled waits a quarter of a second in all";
     /// Wait before the opening of a path is repeated first, at least.
-    tunable OPEN_WAIT_NS: u32 = 200000, "ns", 1000..=1000000000, "the peer answers in hardware or firmware; four round trips if that is more";
+    tunable OPEN_WAIT_NS: u32 = 200000, "ns", 1000..=1000000000, "the peer answers in hardware or firmware";
+    /// The same in smoothed round trips, if that is longer.
+    fixed OPEN_WAIT_SRTTS: u32 = 4, "SRTT", 4..=4, "an answer that met a queue both ways is not late";
     /// Wait before a packet of connection management is repeated first; each further one is twice as long.
     tunable CM_WAIT_NS: u32 = 1000000, "ns", 1000..=1000000000, "a host must be able to answer";
     /// Time for which a connection id stays unused after teardown.

@@ -4,13 +4,14 @@
 //! the card remembers: when a loss was last found, and which part of the packets is lost.
 
 use crate::time::Time;
+use nic_spec::consts::{LOSSY_PKTS, LOSS_METER_PKTS};
 
 /// The part is that of about this many packets, as a power of two.
-const PACKETS_LOG2: u32 = 8;
+const PACKETS_LOG2: u32 = LOSS_METER_PKTS.ilog2();
 /// Fixed point of the part.
 const ONE: u32 = 1 << 16;
 /// A network that loses more than this is lossy.
-const LOSSY: u32 = ONE / 32;
+const LOSSY: u32 = ONE / LOSSY_PKTS;
 
 /// The meter of a card.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,7 +41,7 @@ impl LossMeter {
         self.last.is_some_and(|at| now.since_ps(at) <= memory_ps)
     }
 
-    /// True when more than one packet in 32 was lost lately.
+    /// True when more than one packet in [`LOSSY_PKTS`] was lost lately.
     pub fn is_lossy(&self, now: Time, memory_ps: u64) -> bool {
         self.part > LOSSY && self.expects_losses(now, memory_ps)
     }

@@ -6,7 +6,7 @@
 //! bucket alone keeps the rate.
 
 use crate::time::Time;
-use nic_spec::consts::RATE_HINT_UNLIMITED;
+use nic_spec::consts::{HINT_WINDOW_RTT_PERCENT, RATE_HINT_UNLIMITED};
 use nic_spec::num::HintSeq;
 
 /// Newest hint, expiry, token bucket.
@@ -80,7 +80,8 @@ impl Pacer {
     /// plane; `None` when no hint limits.
     pub fn window_pkts(&self, now: Time, min_rtt_ps: u64, hold_ps: u64, pmtu_bytes: u32, planes: u32) -> Option<u32> {
         let (rate_mbps, planes) = (self.rate_mbps(now)?, planes.max(1));
-        let span_ps = min_rtt_ps.min(REFILL_PS_MAX) * 3 / 2 + hold_ps.min(REFILL_PS_MAX);
+        let span_ps =
+            min_rtt_ps.min(REFILL_PS_MAX) * u64::from(HINT_WINDOW_RTT_PERCENT) / 100 + hold_ps.min(REFILL_PS_MAX);
         // Mb/s · ps = 10^-6 bits.
         let bits = u64::from(rate_mbps) * span_ps / 1_000_000;
         let per_plane = bits.div_ceil(u64::from(pmtu_bytes) * 8 * u64::from(planes));

@@ -17,12 +17,11 @@ use crate::config::TransportConfig;
 use crate::footprint::of_queue;
 use crate::time::{Ticks, Time};
 use alloc::collections::VecDeque;
+use nic_spec::consts::{TLP_COLD_MINS, TLP_STEADY};
 use nic_spec::num::Psn;
 
 /// Probes that follow each other at the same distance; after them it doubles.
-const STEADY_PROBES: u8 = 5;
-/// Time for the answer to a probe while no round trip is known, in shortest probe timeouts: most networks of a building.
-const COLD_PROBE_TLP_MINS: u64 = 16;
+const STEADY_PROBES: u8 = TLP_STEADY as u8;
 
 /// Health of a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -580,7 +579,8 @@ impl TxPath {
             return (self.base.after_ps(rto_ps), false);
         }
         let srtt_ps = self.rtt.srtt_ps().or(conn_srtt_ps);
-        let answer_ps = srtt_ps.map_or(COLD_PROBE_TLP_MINS * cfg.tlp_min_ps, |srtt_ps| self.answer_ps(srtt_ps, cfg));
+        let answer_ps =
+            srtt_ps.map_or(u64::from(TLP_COLD_MINS) * cfg.tlp_min_ps, |srtt_ps| self.answer_ps(srtt_ps, cfg));
         let doublings = self.tlp_count.saturating_sub(STEADY_PROBES - 1).min(16);
         let probe_at = self.base.after_ps(answer_ps << doublings);
         let timeout_at = self.silent_since.after_ps(rto_ps);

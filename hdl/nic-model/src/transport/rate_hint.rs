@@ -1,10 +1,10 @@
 //! Rate hints, receiver: the share-out of a card's inbound bandwidth.
 //!
-//! Each connection that is sending is offered η·C·w/Σw. One that uses less than 80 % of its offer for two windows has its
-//! claim capped at 125 % of what it uses and the rest is shared out again (max–min). A single sender is not limited.
+//! Each connection that is sending is offered η·C·w/Σw. One that uses little of its offer for some windows has its
+//! claim capped at a little more than it uses and the rest is shared out again (max–min). A single sender is not limited.
 //!
-//! A sender says itself when it has no more (EOB); else it is idle after a window, or after four packets' time at its
-//! own rate if that is longer, since a slow sender is not an idle one. Use is measured over the time of 16 packets at an
+//! A sender says itself when it has no more (EOB); else it is idle after a window, or after some packets' time at its
+//! own rate if that is longer, since a slow sender is not an idle one. Use is measured over the time of some packets at an
 //! even share: over less, a sender that was offered the line for a moment would look idle, and one whose claim is small
 //! would wait long for the next look. η follows the queue: while ports are not full and
 //! packets come unmarked it rises, because some offers are not used; where marks come it falls below 1, so that the
@@ -13,15 +13,15 @@
 use crate::time::{Ticks, Time};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use nic_spec::consts::RATE_HINT_UNLIMITED;
+use nic_spec::consts::{self, RATE_HINT_UNLIMITED};
 use nic_spec::num::HintSeq;
 
 /// A claim is measured over the time of this many packets at least.
-const MEASURE_PKTS: u64 = 16;
+const MEASURE_PKTS: u64 = consts::HINT_MEASURE_PKTS as u64;
 /// A claim without data for the time of this many packets is idle.
-const IDLE_PKTS: u64 = 4;
+const IDLE_PKTS: u64 = consts::HINT_IDLE_PKTS as u64;
 /// η is not raised when more than this part of the line, 1/256, is used.
-const BUSY_Q8: u64 = 248;
+const BUSY_Q8: u64 = consts::HINT_BUSY_Q8 as u64;
 
 /// How a card shares out its bandwidth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -249,11 +249,14 @@ impl HintEngine {
             // bytes · 8 / ps = Tb/s; · 10^6 = Mb/s.
             let used_mbps = (u128::from(bytes) * 8_000_000 / u128::from(span_ps)) as u64;
             // A capped claim is released only when it fills 19/20 of its cap, else cap and use would chase each other.
-            let (num, den) = if claim.cap_mbps == u64::MAX { (4, 5) } else { (19, 20) };
-            if claim.hint_mbps != RATE_HINT_UNLIMITED && used_mbps * den < u64::from(claim.hint_mbps) * num {
+            let is_capped = claim.cap_mbps != u64::MAX;
+            let enough_percent = if is_capped { consts::HINT_FULL_PERCENT } else { consts::HINT_LOW_PERCENT };
+            if claim.hint_mbps != RATE_HINT_UNLIMITED
+                && used_mbps * 100 < u64::from(claim.hint_mbps) * u64::from(enough_percent)
+            {
                 claim.low_windows = claim.low_windows.saturating_add(1);
-                if claim.low_windows >= 2 {
-                    claim.cap_mbps = (used_mbps * 5 / 4).max(1);
+                if u32::from(claim.low_windows) >= consts::HINT_LOW_WINDOWS {
+                    claim.cap_mbps = (used_mbps * u64::from(consts::HINT_SPARE_PERCENT) / 100).max(1);
                 }
             } else {
                 (claim.low_windows, claim.cap_mbps) = (0, u64::MAX);
@@ -276,11 +279,11 @@ impl HintEngine {
         let used_q8 = u128::from(bytes) * 8_000_000 * 256 / u128::from(span_ps) / u128::from(self.line_mbps.max(1));
         // Marks while the ports are not full come from elsewhere in the network.
         self.eta_q8 = if used_q8 < u128::from(BUSY_Q8) {
-            (self.eta_q8 + self.eta_q8 / 8).min(rules.eta_max_q8)
-        } else if marks * 16 > pkts {
+            (self.eta_q8 + self.eta_q8 / consts::HINT_ETA_RISE).min(rules.eta_max_q8)
+        } else if marks * consts::HINT_MARKED_PKTS > pkts {
             // Half of what is above 1 goes at once.
             let above = self.eta_q8.saturating_sub(256);
-            (self.eta_q8 - above.div_ceil(2) - 4).max(rules.eta_min_q8)
+            (self.eta_q8 - above.div_ceil(2) - consts::HINT_ETA_FALL_Q8).max(rules.eta_min_q8)
         } else {
             (self.eta_q8 + 1).min(rules.eta_max_q8.min(256).max(self.eta_q8))
         };
