@@ -231,14 +231,6 @@ impl Connection {
         }
     }
 
-    /// As [`settle_path`](Self::settle_path) after a new packet left by path `index`.
-    #[inline]
-    pub fn settle_sent(&mut self, core: &mut Core, now: Time, index: usize) {
-        if let Some(at) = self.paths.settle_sent(index, now, self.rtt.srtt_ps(), &self.cfg.transport) {
-            core.timers.set(at, TimerKey::Path(self.index, index as u8));
-        }
-    }
-
     /// A new UDP source port for a path, from the connection's own sequence.
     pub fn draw_port(&mut self) -> u16 {
         // xorshift32: full period over the non-zero states.

@@ -17,7 +17,7 @@ pub trait Fetch: Copy {
     fn line<T: ?Sized>(self, place: &T);
 
     /// Asks for every cache line of `place`.
-    fn all<T: ?Sized>(self, place: &T);
+    fn all<T>(self, place: &T);
 }
 
 impl Nic {

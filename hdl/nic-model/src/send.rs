@@ -90,12 +90,13 @@ impl Connection {
         let psn = path.send_new(now, desc, &self.cfg.transport);
         self.paths.took_turn(index);
         self.is_marker_owed = true;
-        self.settle_sent(core, now, index);
+        self.paths.count_sent(index, now, &self.cfg.transport);
         if self.data_frame(core, now, index, psn, &desc, Way::New, mem, out) {
             core.counters.count(Counter::TxData);
             core.counters.add(Counter::TxDataBytes, desc.len.into());
             Next::Frame
         } else {
+            self.arm_path(core, index);
             Next::Nothing
         }
     }
@@ -212,8 +213,14 @@ impl Connection {
             _ => Payload::EMPTY,
         };
         self.pacer.spend(now, u32::from(desc.len) + OVERHEAD_BYTES);
-        if let Some(path) = self.paths.get_mut(index) {
-            path.is_ack_asked = head.ack_req;
+        if self.paths.get(index).is_some_and(|path| path.is_ack_asked != head.ack_req) {
+            if way == Way::New {
+                // A timer as if nothing had changed, too: one that is early looks at the path anew.
+                self.arm_path(core, index);
+            }
+            if let Some(path) = self.paths.get_mut(index) {
+                path.is_ack_asked = head.ack_req;
+            }
         }
         self.arm_path(core, index);
         let Some(template) = self.template(core, plane, TrafficClass::Data) else { return false };

@@ -29,7 +29,6 @@ const LINK_NONE: u32 = u32::MAX;
 /// A frame that arrives at the end of a link.
 #[derive(Clone, Copy, Default)]
 struct Head {
-    time_ps: u64,
     /// Which event of the batch it is.
     place: u32,
     link: u32,
@@ -67,7 +66,8 @@ impl Batch {
         self.done_count = 0;
         let (head_count, timer_count, is_plain) = self.sort_by_kind(core, until_ps);
         for head in &mut self.heads[..head_count] {
-            head.id = core.rx[head.link as usize].first.id;
+            let rx = &core.rx[head.link as usize];
+            (head.id, head.node) = (rx.first.id, rx.node);
             core.pool.prefetch_if_any(head.id);
         }
         for &(node, _) in &self.timers[..timer_count] {
@@ -106,19 +106,19 @@ impl Batch {
     /// Which kind comes next is what nothing can predict, so there are no branches on it.
     #[inline]
     fn sort_by_kind(&mut self, core: &Core, until_ps: u64) -> (usize, usize, bool) {
-        let (mut head_count, mut timer_count, mut last_ps) = (0, 0, 0);
-        self.event_count = 0;
-        for (place, (time_ps, key)) in core.wheel.open_events(BATCH_EVENTS).enumerate() {
+        let (mut head_count, mut timer_count, mut event_count, mut last_ps) = (0, 0, 0, 0);
+        for (time_ps, key) in core.wheel.open_events(BATCH_EVENTS) {
             let (kind, entity, sub) = split_key(key);
-            self.heads[head_count & PLACE_MASK] =
-                Head { time_ps, place: place as u32, link: entity, ..Head::default() };
+            let head = &mut self.heads[head_count & PLACE_MASK];
+            (head.place, head.link) = (event_count as u32, entity);
             self.timers[timer_count & PLACE_MASK] = (entity, sub);
             head_count += usize::from(kind == event::HEAD);
             timer_count += usize::from(kind == event::TIMER);
             last_ps = time_ps;
-            self.event_count += 1;
+            event_count += 1;
         }
-        let is_plain = core.may_hop_ahead && head_count + timer_count == self.event_count && last_ps <= until_ps;
+        self.event_count = event_count;
+        let is_plain = core.may_hop_ahead && head_count + timer_count == event_count && last_ps <= until_ps;
         (head_count, timer_count, is_plain)
     }
 
@@ -132,11 +132,11 @@ impl Batch {
                 continue;
             }
             core.pool.prefetch_if_any(core.pool.next(head.id).id);
-            let node = core.rx[head.link as usize].node;
-            self.hops[hop_count & PLACE_MASK].0 = Head { node, ..*head };
-            self.arrivals[arrival_count & PLACE_MASK] = (node, head.id);
-            hop_count += usize::from(node >= core.host_count);
-            arrival_count += usize::from(node < core.host_count);
+            self.hops[hop_count & PLACE_MASK].0 = *head;
+            self.arrivals[arrival_count & PLACE_MASK] = (head.node, head.id);
+            let is_hop = usize::from(head.node >= core.host_count);
+            hop_count += is_hop;
+            arrival_count += 1 - is_hop;
         }
         (hop_count, arrival_count)
     }
@@ -145,20 +145,23 @@ impl Batch {
     #[inline]
     fn do_hops(&mut self, core: &mut Core, hop_count: usize) -> u64 {
         let open_len = core.wheel.open_len();
-        let (mut done, mut end_ps) = (0u32, 0);
+        let (mut done, mut done_count) = (0u32, 0);
         for (head, out) in &self.hops[..hop_count] {
-            core.now_ps = head.time_ps;
-            end_ps = head.time_ps;
+            core.now_ps = core.wheel.open_time_ps(head.place as usize);
             core.hop(head.link, head.id, *out);
             done |= 1 << head.place;
-            self.done_count += 1;
+            done_count += 1;
             if core.wheel.open_len() != open_len {
                 break;
             }
         }
-        core.stats.events += self.done_count as u64;
+        if done_count == 0 {
+            return 0;
+        }
+        self.done_count = done_count;
+        core.stats.events += done_count as u64;
         core.wheel.take_out(self.event_count, done);
-        end_ps
+        core.now_ps
     }
 }
 

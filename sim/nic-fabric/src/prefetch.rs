@@ -14,12 +14,14 @@ pub fn prefetch<T: ?Sized>(place: &T) {
 
 /// The same for every cache line of `place`.
 #[inline(always)]
-pub fn prefetch_all<T: ?Sized>(place: &T) {
+pub fn prefetch_all<T>(place: &T) {
     let start = core::ptr::from_ref(place).cast::<u8>();
-    let first = start.addr() / LINE_BYTES;
-    let count = (start.addr() + size_of_val(place)).div_ceil(LINE_BYTES) - first;
-    for line in 0..count {
+    // A number known when this is compiled: no loop is left of it.
+    for line in 0..size_of::<T>().div_ceil(LINE_BYTES) {
         hint(start.wrapping_add(line * LINE_BYTES));
+    }
+    if align_of::<T>() < LINE_BYTES {
+        hint(start.wrapping_add(size_of::<T>().saturating_sub(1)));
     }
 }
 

@@ -153,6 +153,12 @@ impl Wheel {
         left.iter().map(|event| (time_of(*event), *event as u64))
     }
 
+    /// Time of an event of the open bucket; 0 is the next one.
+    #[inline]
+    pub(crate) fn open_time_ps(&self, place: usize) -> u64 {
+        time_of(self.open[self.open_position + place])
+    }
+
     /// Whether there is an event in the open bucket that is not later than `until_ps`.
     #[inline]
     pub(crate) fn has_open(&self, until_ps: u64) -> bool {

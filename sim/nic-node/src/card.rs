@@ -129,7 +129,7 @@ impl Fetch for Prefetch {
     }
 
     #[inline(always)]
-    fn all<T: ?Sized>(self, place: &T) {
+    fn all<T>(self, place: &T) {
         prefetch_all(place);
     }
 }

@@ -222,15 +222,9 @@ impl PathSet {
         (queue, Some(deadline))
     }
 
-    /// As [`settle`](Self::settle) after one more packet was sent by path `index`, which was open.
+    /// As [`refresh`](Self::refresh) after one more packet was sent by path `index`, which was open.
     #[inline]
-    pub(crate) fn settle_sent(
-        &mut self,
-        index: usize,
-        now: Time,
-        srtt_ps: Option<u64>,
-        cfg: &TransportConfig,
-    ) -> Option<Time> {
+    pub(crate) fn count_sent(&mut self, index: usize, now: Time, cfg: &TransportConfig) {
         let slot = &mut self.slots[index];
         let load = slot.path.load(now, cfg);
         // After a pause the window starts anew.
@@ -243,12 +237,6 @@ impl PathSet {
         if load == CLOSED {
             self.turns[usize::from(slot.path.plane & 15)].open_paths -= 1;
         }
-        let deadline = slot.path.deadline(srtt_ps, cfg);
-        if deadline >= slot.armed {
-            return None;
-        }
-        slot.armed = deadline;
-        Some(deadline)
     }
 
     #[inline]
