@@ -56,11 +56,13 @@ pub(crate) struct Wheel {
     occupied: [u64; WORD_COUNT],
     /// Number of the open bucket, counted from time 0.
     open_number: u64,
-    /// Events of the open bucket, sorted; those before `open_position` are gone.
+    /// Up to `open_end` the events of the open bucket, sorted; those before `open_position` are gone. It never gets
+    /// shorter, since to clear room costs time.
     open: Vec<Event>,
-    /// Room for sorting.
-    sorted: Vec<Event>,
     open_position: usize,
+    open_end: usize,
+    /// Room for events before they are sorted, as long as `open`.
+    drained: Vec<Event>,
     far: BinaryHeap<Reverse<Event>>,
     /// When the first event of `far` is due; `u64::MAX` if there is none.
     far_ps: u64,
@@ -75,8 +77,9 @@ impl Wheel {
             occupied: [0; WORD_COUNT],
             open_number: 0,
             open: Vec::new(),
-            sorted: Vec::new(),
             open_position: 0,
+            open_end: 0,
+            drained: Vec::new(),
             far: BinaryHeap::new(),
             far_ps: u64::MAX,
         }
@@ -125,8 +128,11 @@ impl Wheel {
     }
 
     fn insert_open(&mut self, event: Event) {
-        let mut at = self.open.len();
-        self.open.push(event);
+        if self.open_end == self.open.len() {
+            self.grow_open();
+        }
+        let mut at = self.open_end;
+        self.open_end += 1;
         while at > self.open_position && self.open[at - 1] > event {
             self.open[at] = self.open[at - 1];
             at -= 1;
@@ -134,10 +140,17 @@ impl Wheel {
         self.open[at] = event;
     }
 
+    #[cold]
+    fn grow_open(&mut self) {
+        let len = (2 * self.open.len()).max(2 * SORT_BY_RANK_MAX);
+        self.open.resize(len, 0);
+        self.drained.resize(len, 0);
+    }
+
     /// Takes the first event of the open bucket, unless it is later than `until_ps`.
     #[inline]
     pub(crate) fn pop_open(&mut self, until_ps: u64) -> Option<(u64, u64)> {
-        let event = *self.open.get(self.open_position)?;
+        let event = *self.open[..self.open_end].get(self.open_position)?;
         if time_of(event) > until_ps {
             return None;
         }
@@ -148,7 +161,7 @@ impl Wheel {
     /// Time and key of the next events of the open bucket, so many at most.
     #[inline]
     pub(crate) fn open_events(&self, count_max: usize) -> impl Iterator<Item = (u64, u64)> + '_ {
-        let end = self.open.len().min(self.open_position + count_max);
+        let end = self.open_end.min(self.open_position + count_max);
         let left = self.open.get(self.open_position..end).unwrap_or_default();
         left.iter().map(|event| (time_of(*event), *event as u64))
     }
@@ -162,13 +175,13 @@ impl Wheel {
     /// Whether there is an event in the open bucket that is not later than `until_ps`.
     #[inline]
     pub(crate) fn has_open(&self, until_ps: u64) -> bool {
-        self.open.get(self.open_position).is_some_and(|event| time_of(*event) <= until_ps)
+        self.open_position < self.open_end && time_of(self.open[self.open_position]) <= until_ps
     }
 
     /// Changes when an event is pushed into the open bucket.
     #[inline]
     pub(crate) fn open_len(&self) -> usize {
-        self.open.len()
+        self.open_end
     }
 
     /// Of the next `count` events of the open bucket, takes out those whose bits are set; bit 0 is the first one.
@@ -186,7 +199,7 @@ impl Wheel {
 
     /// Time of the first event.
     pub(crate) fn next_time_ps(&mut self) -> Option<u64> {
-        if self.open_position == self.open.len() && !self.open_next(u64::MAX) {
+        if self.open_position == self.open_end && !self.open_next(u64::MAX) {
             return None;
         }
         Some(time_of(self.open[self.open_position]))
@@ -195,11 +208,10 @@ impl Wheel {
     /// Opens the next bucket that holds anything, once the open one is empty. False if it is not, if there is none, or
     /// if the next one begins after `until_ps`: what is set before then need not be inserted into an open bucket.
     pub(crate) fn open_next(&mut self, until_ps: u64) -> bool {
-        if self.open_position < self.open.len() {
+        if self.open_position < self.open_end {
             return false;
         }
-        self.open.clear();
-        self.open_position = 0;
+        (self.open_position, self.open_end) = (0, 0);
         let far = self.far_ps >> BUCKET_PS_LOG2;
         let near = self.next_occupied();
         let number = match near {
@@ -211,54 +223,65 @@ impl Wheel {
             return false;
         }
         self.open_number = number;
-        if near == Some(number) {
-            self.drain(number as usize % BUCKET_COUNT);
-        }
+        let mut count = if near == Some(number) { self.drain(number as usize % BUCKET_COUNT) } else { 0 };
         if far == number {
-            self.drain_far(number);
+            count = self.drain_far(number, count);
         }
-        match self.open.len() {
-            0..=1 => {}
-            2..=SORT_BY_RANK_MAX => {
-                sort_by_rank(&self.open, &mut self.sorted);
-                std::mem::swap(&mut self.open, &mut self.sorted);
+        let (events, open) = (&self.drained[..count], &mut self.open[..count]);
+        match count {
+            0..=1 => open.copy_from_slice(events),
+            2..=SORT_BY_RANK_MAX => sort_by_rank(events, open),
+            _ => {
+                open.copy_from_slice(events);
+                open.sort_unstable();
             }
-            _ => self.open.sort_unstable(),
         }
+        self.open_end = count;
         true
     }
 
-    /// Moves the events of a bucket, of which there is one at least, to `open`.
+    /// Moves the events of a bucket, of which there is one at least, to `drained`. Returns how many there are.
     #[inline]
-    fn drain(&mut self, index: usize) {
+    fn drain(&mut self, index: usize) -> usize {
         let first = std::mem::replace(&mut self.buckets[index], NODE_NONE);
         self.occupied[index / 64] &= !(1 << (index % 64));
-        let mut last = first;
+        let (mut last, mut count) = (first, 0);
         loop {
-            let Node { events, next, count } = self.nodes[last as usize];
+            if count + NODE_EVENTS > self.drained.len() {
+                self.grow_open();
+            }
+            let node = &self.nodes[last as usize];
             // All of them, of which the last may be none: that is quicker than to copy so many.
-            self.open.extend_from_slice(&events);
-            self.open.truncate(self.open.len() - (NODE_EVENTS.saturating_sub(count as usize)));
-            if next == NODE_NONE {
+            self.drained[count..count + NODE_EVENTS].copy_from_slice(&node.events);
+            count += node.count as usize;
+            if node.next == NODE_NONE {
                 break;
             }
-            last = next;
+            last = node.next;
         }
         self.nodes[last as usize].next = self.free;
         self.free = first;
+        count
     }
 
+    /// Adds the events of the heap that lie in a bucket to the first `count` of `drained`. Returns how many there are.
     #[cold]
-    fn drain_far(&mut self, number: u64) {
+    fn drain_far(&mut self, number: u64, mut count: usize) -> usize {
         self.far_ps = u64::MAX;
         while let Some(Reverse(event)) = self.far.peek() {
             if time_of(*event) >> BUCKET_PS_LOG2 != number {
                 self.far_ps = time_of(*event);
                 break;
             }
-            self.open.push(*event);
-            self.far.pop();
+            if count == self.drained.len() {
+                self.grow_open();
+            }
+            if let Some(Reverse(event)) = self.far.pop() {
+                self.drained[count] = event;
+                count += 1;
+            }
         }
+        count
     }
 
     /// Number of the first occupied bucket after the open one.
@@ -292,19 +315,21 @@ const ENTITY_BITS: u32 = 12;
 /// the place among `events`, by which no two are equal. Where that is not the order of the events themselves, it is put
 /// right in the end.
 #[inline]
-fn sort_by_rank(events: &[Event], out: &mut Vec<Event>) {
-    let mut shorts = [i32::MAX; SORT_BY_RANK_MAX];
-    for ((place, event), short) in (0..).zip(events).zip(&mut shorts) {
+fn sort_by_rank(events: &[Event], out: &mut [Event]) {
+    let mut shorts = [i32::MAX; SHORTS_MAX];
+    for (place, event) in events.iter().enumerate() {
         let (time, rest) = ((*event >> 64) as u32 % BUCKET_PS as u32, (*event >> 32) as u32);
         let (kind, entity) = (rest >> 28 & 7, rest % (1 << ENTITY_BITS));
-        *short = (((time << 3 | kind) << ENTITY_BITS | entity) << PLACE_BITS | place) as i32;
+        let short = ((time << 3 | kind) << ENTITY_BITS | entity) << PLACE_BITS | place as u32;
+        shorts[place % SHORTS_MAX] = short as i32;
     }
-    out.clear();
-    out.resize(events.len(), 0);
-    for (events, lanes) in events.chunks(LANES).zip(shorts.as_chunks().0) {
-        for (event, rank) in events.iter().zip(ranks(lanes, &shorts[..out.len()])) {
-            out[rank as usize] = *event;
-        }
+    let mut ranks = [0; SHORTS_MAX];
+    let (lanes, ranked) = (shorts.as_chunks().0, ranks.as_chunks_mut().0);
+    for (lanes, ranked) in lanes.iter().zip(ranked).take(events.len().div_ceil(LANES)) {
+        rank(lanes, &shorts[..events.len()], ranked);
+    }
+    for (event, rank) in events.iter().zip(&ranks) {
+        out[*rank as usize] = *event;
     }
     for at in 1..out.len() {
         if out[at - 1] > out[at] {
@@ -315,18 +340,21 @@ fn sort_by_rank(events: &[Event], out: &mut Vec<Event>) {
 
 /// Numbers that are compared at a time.
 const LANES: usize = 8;
+/// As many as places can be told apart.
+const SHORTS_MAX: usize = 1 << PLACE_BITS;
+const _: () = assert!(SORT_BY_RANK_MAX <= SHORTS_MAX);
 
-/// Of each number of `lanes`, how many of `all` are less. Not inlined, or the compiler makes the ranks as wide as their
-/// use as indices asks for, and the processor takes half as many at a time.
+/// Tells of each number of `lanes` how many of `all` are less. Not inlined, or the compiler makes the ranks as wide as
+/// their use as indices asks for, and the processor takes half as many at a time.
 #[inline(never)]
-fn ranks(lanes: &[i32; LANES], all: &[i32]) -> [i32; LANES] {
-    let mut ranks = [0; LANES];
+fn rank(lanes: &[i32; LANES], all: &[i32], ranks: &mut [i32; LANES]) {
+    let mut sums = [0; LANES];
     for short in all {
-        for (rank, own) in ranks.iter_mut().zip(lanes) {
-            *rank += i32::from(short < own);
+        for (sum, own) in sums.iter_mut().zip(lanes) {
+            *sum += i32::from(short < own);
         }
     }
-    ranks
+    *ranks = sums;
 }
 
 /// Moves an event down to its place among the sorted ones before it.
