@@ -475,13 +475,16 @@ impl TxPath {
         }
         let before = self.rtx.len();
         let (rtx, mut single) = (&mut self.rtx, None);
-        self.window.find_lost(ack.ts_echo, ack.epoch, ctx.reorder_ticks, |psn, finding| match finding {
-            Finding::Lost => rtx.push_back(psn),
-            Finding::Single => {
-                outcome.single_pkts += 1;
-                single = Some(psn);
-            }
-        });
+        // Nearly always nothing that was sent before the trigger is missing.
+        if !(ack.is_data && self.window.is_later_than(ack.trig)) {
+            self.window.find_lost(ack.ts_echo, ack.epoch, ctx.reorder_ticks, |psn, finding| match finding {
+                Finding::Lost => rtx.push_back(psn),
+                Finding::Single => {
+                    outcome.single_pkts += 1;
+                    single = Some(psn);
+                }
+            });
+        }
         if let Some(newest) = single {
             self.may_copy(newest);
         }

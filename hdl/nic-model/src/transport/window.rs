@@ -178,6 +178,8 @@ pub struct SendWindow {
     run_slot: u32,
     run_kind: DescKind,
     is_run: bool,
+    /// Of all that stands out nothing was sent more than once, or noted in another way.
+    is_fresh: bool,
     acked_count: u16,
     /// Entries of the ring before `nxt` that were ever written since it last grew.
     used: u16,
@@ -195,6 +197,7 @@ impl SendWindow {
             run_slot: 0,
             run_kind: DescKind::Message,
             is_run: false,
+            is_fresh: true,
             acked_count: 0,
             used: 0,
             ring: Box::default(),
@@ -257,7 +260,7 @@ impl SendWindow {
         let psn = self.nxt;
         let at = self.slot(psn);
         if self.una == psn {
-            (self.run_slot, self.run_kind, self.is_run) = (desc.slot, desc.kind, true);
+            (self.run_slot, self.run_kind, self.is_run, self.is_fresh) = (desc.slot, desc.kind, true, true);
         } else if (self.run_slot, self.run_kind) != (desc.slot, desc.kind) {
             self.is_run = false;
         }
@@ -286,6 +289,7 @@ impl SendWindow {
         if at >= self.span_pkts() || self.acked.get(at) {
             return None;
         }
+        self.is_fresh = false;
         let slot = self.slot(psn);
         Some(&mut self.ring[slot])
     }
@@ -373,6 +377,13 @@ impl SendWindow {
             self.acked_count -= done as u16;
         }
         Ok(count)
+    }
+
+    /// True when all that stands out was sent once, after packet `trigger`: the clock of that one shows no loss. What was
+    /// noted of each packet is not looked at, as in [`acknowledge_run`](Self::acknowledge_run).
+    #[inline]
+    pub fn is_later_than(&self, trigger: Psn) -> bool {
+        self.is_fresh && trigger.is_before(self.una)
     }
 
     /// Calls `found` for every packet of which an acknowledgement of `epoch` echoing `echo` shows a transmission to be
