@@ -6,7 +6,7 @@ use nic_spec::consts;
 
 /// Tunables of one connection's transport. Times in picoseconds. In memory, what every packet needs comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(C)]
+#[repr(C, align(64))]
 pub struct TransportConfig {
     /// Tick of the clock that packets carry.
     pub tick_ps: u64,
@@ -41,6 +41,11 @@ pub struct TransportConfig {
     pub bootstrap: bool,
     /// Incomplete messages of a stream, at most 64.
     pub msgs_max: u32,
+    /// Packets of a connection in flight after the first acknowledgement, for each plane, more as they are acknowledged;
+    /// and of answers to reads from the start, because who reads knows how much it asked for.
+    pub conn_ramp_pkts: u32,
+    /// Reorder window at start, as a fraction of SRTT in 1/256; 0 for networks that keep each path in order.
+    pub reorder_of_srtt_q8: u32,
     /// Retransmission timeout before the first round-trip sample.
     pub rto_init_ps: u64,
     /// Smallest retransmission timeout.
@@ -49,9 +54,7 @@ pub struct TransportConfig {
     pub rto_max_ps: u64,
     /// How long a round-trip minimum is remembered.
     pub min_rtt_period_ps: u64,
-    /// Reorder window at start, as a fraction of SRTT in 1/256; 0 for networks that keep each path in order.
-    pub reorder_of_srtt_q8: u32,
-    /// Packets over which that fraction is taken at least.
+    /// Packets over which the following fraction is taken at least.
     pub heavy_loss_pkts: u32,
     /// A window's loss above this fraction (1/256) is congestion.
     pub heavy_loss_q8: u32,
@@ -67,9 +70,6 @@ pub struct TransportConfig {
     pub probe_good: u8,
     /// Packets of a connection in flight until the first acknowledgement, for each plane.
     pub conn_init_pkts: u32,
-    /// Packets in flight after it, for each plane, more as they are acknowledged; and of answers to reads from the start,
-    /// because who reads knows how much it asked for.
-    pub conn_ramp_pkts: u32,
     /// Fewest paths.
     pub paths_min: u32,
     /// Most paths, at most 256.
@@ -89,6 +89,9 @@ pub struct TransportConfig {
     /// Receives that a receive queue holds.
     pub rq_depth: u32,
 }
+
+const _: () =
+    assert!(core::mem::offset_of!(TransportConfig, heavy_loss_q8) < 128, "what packets need is two cache lines");
 
 impl Default for TransportConfig {
     fn default() -> Self {

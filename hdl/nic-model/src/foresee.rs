@@ -122,7 +122,8 @@ impl Connection {
     fn foresee_cfg(&self, fetch: impl Fetch) {
         fetch.line(&self.cfg);
         fetch.line(&self.cfg.pmtu_log2);
-        fetch.all(&self.cfg.transport);
+        fetch.line(&self.cfg.transport.tick_ps);
+        fetch.line(&self.cfg.transport.heavy_loss_q8);
     }
 
     #[inline]

@@ -254,7 +254,7 @@ fn a_denied_path_takes_nothing_new_and_recovers_what_it_holds() {
     b.run(100 * US);
     assert!(b.nics[0].deny_path(b.now, tx, 1, true) && !b.nics[0].deny_path(b.now, tx, 9, true));
     b.run(100 * US);
-    let sent = |b: &Virtual| b.nics[0].paths(tx).and_then(|p| p.get(1)).map(|p| (p.stats.new_pkts, p.state));
+    let sent = |b: &Virtual| b.nics[0].paths(tx).and_then(|p| p.get(1)).map(|p| (p.new_pkts, p.state));
     let before = sent(&b);
     assert_eq!(b.nics[0].paths(tx).and_then(|p| p.get(1)).map(|p| p.window.in_flight_pkts()), Some(0));
     b.run(100 * US);

@@ -130,8 +130,6 @@ pub enum TimerAction {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct PathStats {
-    /// Packets sent for the first time.
-    pub new_pkts: u64,
     /// Retransmissions.
     pub rtx_pkts: u64,
     /// Redundant copies sent in idle time.
@@ -178,15 +176,17 @@ pub struct TxPath {
     pub cc: PathCc,
     /// Round trip.
     pub rtt: Rtt,
+    /// Packets sent for the first time.
+    pub new_pkts: u64,
     /// Packets outstanding.
     pub window: SendWindow,
-    /// Counts.
-    pub stats: PathStats,
-    rtx: VecDeque<Psn>,
     loss_window: (u32, u32),
     pub(super) skip_until: Time,
     /// When it took another route; never, once what that left behind is dealt with.
     reaimed_at: Time,
+    rtx: VecDeque<Psn>,
+    /// Other counts.
+    pub stats: PathStats,
 }
 
 impl TxPath {
@@ -200,6 +200,7 @@ impl TxPath {
             window: SendWindow::new(first),
             cc: PathCc::new(),
             rtt: Rtt::default(),
+            new_pkts: 0,
             stats: PathStats::default(),
             rtx: VecDeque::new(),
             parked_pkts: 0,
@@ -261,7 +262,7 @@ impl TxPath {
         }
         self.base = now;
         self.marker_owed = true;
-        self.stats.new_pkts += 1;
+        self.new_pkts += 1;
         let psn = self.window.push(desc, now.ticks(cfg.tick_ps), self.epoch);
         self.copy_from = self.window.nxt();
         psn
