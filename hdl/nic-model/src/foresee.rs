@@ -35,6 +35,7 @@ impl Nic {
         if let Some(queue) = core.planes.first() {
             fetch.all(queue);
         }
+        core.mrs.foresee(fetch);
     }
 
     /// [`on_frame`](Self::on_frame) will come with a frame that begins like this.

@@ -1,5 +1,6 @@
 //! Memory regions: which part of host memory a key opens, to whom and for what.
 
+use crate::foresee::Fetch;
 use alloc::vec::Vec;
 use nic_spec::num::{Pd, Rkey};
 use nic_spec::wire::NakReason;
@@ -28,6 +29,14 @@ pub struct MrTable {
 }
 
 impl MrTable {
+    /// Has the first region fetched, beside which many cards have no other.
+    #[inline]
+    pub(crate) fn foresee(&self, fetch: impl Fetch) {
+        if let Some(row) = self.rows.first() {
+            fetch.line(row);
+        }
+    }
+
     /// Sets row `index` and returns its key.
     pub fn set(&mut self, index: u32, mr: Option<Mr>) -> Rkey {
         let at = index as usize;

@@ -126,11 +126,14 @@ impl Responder {
         fetch.line(&self.deferred);
     }
 
-    /// Has the first stream fetched, beside which most connections have no other.
+    /// Has the first stream fetched, beside which most connections have no other, and its first message.
     #[inline]
     pub fn foresee_stream(&self, fetch: impl Fetch) {
         if let Some(stream) = self.streams.first() {
             fetch.line(stream);
+            if let Some(message) = stream.ring.first() {
+                fetch.line(message);
+            }
         }
     }
 }

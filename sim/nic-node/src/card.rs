@@ -37,11 +37,11 @@ impl<M: HostMemory + Send + 'static> Card<M> {
     /// As [`Nic::new`].
     pub fn new(config: NicConfig, memory: M) -> Card<M> {
         let joint = Joint {
+            port_count: config.planes.len(),
+            nic: Nic::new(config),
             clock_ps: 0,
             next_wake_ps: u64::MAX,
-            port_count: config.planes.len(),
             ports: [Port::default(); PORTS_MAX],
-            nic: Nic::new(config),
             wakes_ps: Vec::new(),
             frame: frame::Frame::empty(),
         };
@@ -143,17 +143,17 @@ struct Port {
     is_called: bool,
 }
 
-/// The card without its memory. Its type depends on nothing, so that it is compiled here, once, and well. In memory, what
-/// every call looks at is one cache line, as long as there are few ports.
+/// The card without its memory. Its type depends on nothing, so that it is compiled here, once, and well. In memory the
+/// model comes first, which tells where everything else is; of the rest one cache line is enough if there are few ports.
 #[repr(C, align(64))]
 struct Joint {
+    nic: Nic,
     /// The card's clock less that of the network.
     clock_ps: u64,
     /// The earliest of `wakes_ps`; `u64::MAX` if there is none.
     next_wake_ps: u64,
     port_count: usize,
     ports: [Port; PORTS_MAX],
-    nic: Nic,
     /// When the timers of the model that are set in the network are due, the earliest last.
     wakes_ps: Vec<u64>,
     /// Where frames are on their way out, so that they are made in place.
@@ -252,7 +252,8 @@ impl Joint {
 
     #[inline]
     fn foresee(&self) {
-        prefetch(&self.nic);
+        prefetch(&self.clock_ps);
+        prefetch(&self.ports[0]);
         prefetch(&self.wakes_ps);
         prefetch(&self.frame);
         self.nic.foresee(Prefetch);
