@@ -31,6 +31,7 @@ pub(crate) struct PlaneHealth {
     is_peer_up: bool,
     good_probes: u8,
     is_probe_out: bool,
+    probed_at: Time,
 }
 
 /// The planes of one connection.
@@ -47,7 +48,8 @@ pub(crate) struct ConnPlanes {
 
 impl ConnPlanes {
     pub fn new(count: usize) -> Self {
-        let up = PlaneHealth { is_up: true, is_peer_up: true, good_probes: 0, is_probe_out: false };
+        let up =
+            PlaneHealth { is_up: true, is_peer_up: true, good_probes: 0, is_probe_out: false, probed_at: Time::ZERO };
         Self { health: alloc::vec![up; count], report_seq: 0, peer_seq: None, repeats: 0, next_at: Time::NEVER }
     }
 
@@ -214,12 +216,20 @@ impl Connection {
             return;
         }
         let (mut any_down, mut any_good) = (false, false);
+        let interval_ps = self.cfg.transport.probe_interval_ps;
+        let answer_ps = interval_ps.max(4 * self.rtt.srtt_ps().unwrap_or(0));
         for plane in 0..self.planes.health.len() {
             if !core.planes[plane].link_up || self.planes.is_usable(core, plane) {
                 continue;
             }
             any_down = true;
             let h = &mut self.planes.health[plane];
+            if h.is_probe_out && now.since_ps(h.probed_at) < answer_ps {
+                // The answer may still come: nothing is known of the round trip while nothing was sent.
+                any_good |= h.good_probes > 0;
+                continue;
+            }
+            h.probed_at = now;
             if core::mem::replace(&mut h.is_probe_out, true) {
                 h.good_probes = 0;
             }
@@ -232,7 +242,6 @@ impl Connection {
             self.planes.repeats -= u8::from(!own_down);
             self.send_report(core);
         }
-        let interval_ps = self.cfg.transport.probe_interval_ps;
         self.planes.next_at = match (any_down || self.planes.repeats > 0, any_good) {
             (true, true) => now.after_ps((interval_ps / 8).max(4 * self.rtt.srtt_ps().unwrap_or(0))),
             (true, false) => now.after_ps(interval_ps),

@@ -233,13 +233,7 @@ impl Connection {
 
     /// A new UDP source port for a path, from the connection's own sequence.
     pub fn draw_port(&mut self) -> u16 {
-        // xorshift32: full period over the non-zero states.
-        let mut x = self.port_draw;
-        x ^= x << 13;
-        x ^= x >> 17;
-        x ^= x << 5;
-        self.port_draw = x;
-        nic_spec::consts::UDP_SPORT_MIN | (x >> 8) as u16 & 0x3fff
+        draw_port(&mut self.port_draw)
     }
 
     /// A data packet of this connection without body and payload.
@@ -366,6 +360,17 @@ impl Connection {
         self.requester = Requester::new(&cfg);
         self.cfg = cfg;
     }
+}
+
+/// The next UDP source port of the sequence that `state` stands in.
+pub(crate) fn draw_port(state: &mut u32) -> u16 {
+    // xorshift32: full period over the non-zero states.
+    let mut x = *state;
+    x ^= x << 13;
+    x ^= x >> 17;
+    x ^= x << 5;
+    *state = x;
+    nic_spec::consts::UDP_SPORT_MIN | (x >> 8) as u16 & 0x3fff
 }
 
 /// Which code point a packet carries.

@@ -1,6 +1,6 @@
 //! Leaving a bad route: a path takes another UDP source port, and another plane when its own does not answer.
 
-use crate::connection::{ConnState, Connection};
+use crate::connection::{draw_port, ConnState, Connection};
 use crate::core::Core;
 use crate::time::Time;
 use crate::transport::path::PathState;
@@ -37,6 +37,16 @@ impl GoodPorts {
     /// One that worked, in turn.
     pub fn draw(&mut self, turn: u32) -> Option<u16> {
         (0..PORTS as u32).map(|i| self.ports[turn.wrapping_add(i) as usize % PORTS]).find(|p| *p != 0)
+    }
+}
+
+/// A UDP source port that is not `old`, from the sequence that `state` stands in.
+fn draw_port_besides(state: &mut u32, old: u16) -> u16 {
+    loop {
+        let port = draw_port(state);
+        if port != old {
+            return port;
+        }
     }
 }
 
@@ -85,7 +95,8 @@ impl Connection {
         }
         let known = self.good_ports.get_mut(usize::from(plane)).and_then(|g| g.draw(index as u32 + tries));
         // A known port is worth one try; after that only a new one is news.
-        let port = known.filter(|_| tries == 0).unwrap_or_else(|| self.draw_port());
+        let port = known.filter(|port| tries == 0 && *port != old_port);
+        let port = port.unwrap_or_else(|| draw_port_besides(&mut self.port_draw, old_port));
         let Some(path) = self.paths.get_mut(index) else { return };
         path.reaim(now, plane, port);
         let state = path.state;
@@ -94,6 +105,21 @@ impl Connection {
         self.settle_path(core, now, index);
         if self.state == ConnState::Rts {
             self.activate(core);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_that_is_drawn_is_never_the_one_that_did_not_work() {
+        let mut state = 1;
+        for _ in 0..100_000 {
+            // The worst that can be asked for: besides the one that comes next.
+            let next = draw_port(&mut state.clone());
+            assert_ne!(draw_port_besides(&mut state, next), next);
         }
     }
 }

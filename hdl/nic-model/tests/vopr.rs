@@ -244,3 +244,23 @@ fn a_requester_that_waits_for_an_answer_learns_that_its_peer_failed() {
     let done: Vec<_> = b.completions(0, 0).iter().map(|c| (c.wr_id, c.status)).collect();
     assert_eq!(done, [(1, Status::RetryExc), (2, Status::WrFlush)]);
 }
+
+/// P-035: nothing was ever sent, so nobody knows that answers take longer than the time between two probes.
+#[test]
+fn a_plane_comes_back_over_a_way_whose_round_trip_is_not_known() {
+    for interval_us in [500, 10_000] {
+        let cable = Cable { delay_ps: 2_000 * US, ..Cable::default() };
+        let mut b = Bench::new(1, cable, 2, 1 << 20);
+        let [conn, _] = b.connect(0, 8, |_, cfg| cfg.transport.probe_interval_ps = interval_us * US);
+        for is_up in [false, true] {
+            b.cut[1] = !is_up;
+            b.nics[0].set_link(b.now, 1, is_up);
+            b.run(1_000 * US);
+        }
+        b.run(200_000 * US);
+        let events = std::iter::from_fn(|| b.nics[0].poll_event());
+        let planes: Vec<_> = events.filter(|e| matches!(e, Event::Plane { .. })).collect();
+        let [lost, found] = [false, true].map(|is_up| Event::Plane { conn, plane: 1, is_up });
+        assert_eq!(planes, [lost, found], "probes each {interval_us} us");
+    }
+}

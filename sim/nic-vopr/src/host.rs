@@ -5,6 +5,9 @@ use std::ops::Range;
 
 use nic_fabric::{Context, Frame, Node};
 use nic_model::transport::path_set::PathSet;
+use nic_model::wire::frame::Payload;
+use nic_model::wire::packet::Body;
+use nic_model::wire::parser::{parse, PortFilter};
 use nic_model::work::{ConnId, Cqe, CqeOp, Event, PostError};
 use nic_model::ConnState;
 use nic_node::{Card, CARD_TOKENS};
@@ -70,6 +73,8 @@ pub struct Host {
     expected: Vec<Expected>,
     /// Completions of each that came.
     seen: Vec<bool>,
+    /// Those that came and were good.
+    is_good: Vec<bool>,
     queues: Vec<Queue>,
     /// Per queue: completions before this place came, or must not come.
     places: Vec<usize>,
@@ -92,6 +97,10 @@ pub struct Host {
     linked: u16,
     /// Per connection: planes that it does without.
     down: Vec<u16>,
+    /// Per connection: its queues are paused.
+    is_paused: Vec<bool>,
+    /// Posted while paused, and not to be begun before that ends.
+    is_held: Vec<bool>,
     /// Per connection: when the host ended it.
     ended_at_ps: Vec<u64>,
     /// When all faults are over, if they ever are.
@@ -128,6 +137,8 @@ impl Host {
             linked: u16::MAX,
             down: vec![0; plan.conns.len()],
             ended_at_ps: vec![0; plan.conns.len()],
+            is_paused: vec![false; plan.conns.len()],
+            is_held: vec![false; plan.expected.len()],
             calm_ps,
             left: conn_left.iter().map(|left| left[1]).sum(),
             conn_left,
@@ -136,6 +147,7 @@ impl Host {
             fates: plan.fates,
             lanes: plan.lanes,
             seen: vec![false; plan.expected.len()],
+            is_good: vec![false; plan.expected.len()],
             expected: plan.expected,
             places: vec![0; plan.queues.len()],
             failed: vec![false; plan.queues.len()],
@@ -216,6 +228,11 @@ impl Host {
     /// Bytes of VLAN tags that the frames for it got on their way.
     pub fn tag_bytes(&self) -> u64 {
         self.tagger.bytes()
+    }
+
+    /// What the messages that completed well filled, by host.
+    pub fn filled(&self) -> impl Iterator<Item = &(usize, Range<usize>)> {
+        self.expected.iter().zip(&self.is_good).filter(|(_, is_good)| **is_good).filter_map(|(e, _)| e.target.as_ref())
     }
 
     /// Completions that came.
@@ -375,8 +392,17 @@ impl Host {
 
     /// True when everything of a connection is done and this host ends it, or it gives up.
     fn is_to_end(&self, index: usize, now_ps: u64) -> bool {
-        let is_done = self.stages[index] == Stage::Up && self.conn_plans[index].closes && self.conn_left[index][1] == 0;
-        is_done || self.give_up_at_ps[index].is_some_and(|at_ps| at_ps <= now_ps)
+        let plan = &self.conn_plans[index];
+        let is_done = self.conn_left[index][1] == 0 || plan.closes_early && self.has_asked_for_all(index);
+        self.stages[index] == Stage::Up && plan.closes && is_done
+            || self.give_up_at_ps[index].is_some_and(|at_ps| at_ps <= now_ps)
+    }
+
+    /// True when everything is posted, the peer's last message came, and only own messages are under way.
+    fn has_asked_for_all(&self, index: usize) -> bool {
+        let is_posted = self.lanes.iter().all(|lane| lane.conn != index || lane.requests.is_empty());
+        let mut left = self.expected.iter().zip(&self.seen).filter(|(e, seen)| e.conn == index && !**seen);
+        is_posted && left.all(|(e, _)| e.op == CqeOp::Send)
     }
 
     /// Does what the administrator does by now; true if there was anything.
@@ -402,8 +428,13 @@ impl Host {
             match act {
                 Act::Deny { path, .. } => drop(nic.deny_path(now, conn, path, true)),
                 Act::Permit { path, .. } => drop(nic.deny_path(now, conn, path, false)),
-                Act::Pause { .. } => drop(nic.modify(conn, ConnState::Sqd)),
-                Act::Resume { .. } => drop(nic.modify(conn, ConnState::Rts)),
+                Act::Pause { conn: index } => self.is_paused[index] = nic.modify(conn, ConnState::Sqd),
+                Act::Resume { conn: index } => {
+                    nic.modify(conn, ConnState::Rts);
+                    self.is_paused[index] = false;
+                    let of_it = self.is_held.iter_mut().zip(&self.expected).filter(|(_, e)| e.conn == index);
+                    of_it.for_each(|(is_held, _)| *is_held = false);
+                }
                 Act::Revoke { .. } => {}
             }
         }
@@ -417,6 +448,7 @@ impl Host {
             while let Some((_, request)) = self.lanes[index].requests.front().filter(|(at_ps, _)| *at_ps <= now_ps) {
                 let lane = &self.lanes[index];
                 let (conn, stream, request) = (lane.conn, lane.stream, *request);
+                let lane_conn = conn;
                 let may_be_posted = match request {
                     // Receives may be there before the peer answers.
                     Request::Recv(_) => matches!(self.stages[conn], Stage::Asked | Stage::Up | Stage::Closing),
@@ -431,7 +463,12 @@ impl Host {
                     Request::Recv(wr) => nic.post_recv(now, conn, stream, wr),
                 };
                 match result {
-                    Ok(()) => has_posted = true,
+                    Ok(()) => {
+                        has_posted = true;
+                        if let Request::Send(wr) | Request::Farewell(wr) = request {
+                            self.is_held[wr.wr_id as usize] = self.is_paused[lane_conn];
+                        }
+                    }
                     Err(PostError::QueueFull { .. }) => break,
                     Err(error) => self.violate(now_ps, format!("{request:?} was not taken: {error}")),
                 }
@@ -536,7 +573,7 @@ impl Host {
         }
         self.reasons[conn] += u32::from(!is_good && cqe.status != Status::WrFlush);
         self.failed[queue] |= !is_good;
-        self.seen[index] = true;
+        (self.seen[index], self.is_good[index]) = (true, is_good);
         self.advance_place(index);
         for what in wrong {
             self.violate(now_ps, format!("completion {index} {what}"));
@@ -562,6 +599,9 @@ impl Host {
         }
         if self.failed[e.queue] {
             wrong.push("is good after one in error".into());
+        }
+        if self.is_held[cqe.wr_id as usize] {
+            wrong.push("is good although its queue is paused".into());
         }
     }
 
@@ -599,6 +639,29 @@ impl Host {
         }
     }
 
+    /// What an acknowledgement says to a connection that is there.
+    fn overhear(&mut self, now_ps: u64, frame: &Frame) {
+        if frame.payload().len_bytes() > 0 {
+            return;
+        }
+        let config = self.card.nic().config();
+        let filter = PortFilter {
+            mac: None,
+            udp_dport: config.udp_dport,
+            frame_bytes_max: config.frame_bytes_max,
+            elide_icrc: config.elide_icrc,
+        };
+        let row_mask = config.conns_max - 1;
+        let frame = nic_model::wire::frame::Frame::new(frame.header(), Payload::EMPTY, frame.trailer());
+        let Ok(packet) = parse(&frame, &filter) else { return };
+        let (Body::Ack(ack) | Body::ProbeRsp(ack)) = &packet.body else { return };
+        let conn = ConnId(packet.dest.get() & row_mask);
+        let Some(index) = self.index_of(conn).filter(|index| self.stages[*index].is_there()) else { return };
+        if let Some(paths) = self.card.nic().paths(conn) {
+            self.conduct[index].hears(now_ps, ack, paths);
+        }
+    }
+
     /// Every connection conducts itself as a sender must.
     fn check_conduct(&mut self, now_ps: u64) {
         for index in 0..self.conns.len() {
@@ -608,7 +671,7 @@ impl Host {
             let is_alive = nic.conn_state(conn).is_some_and(|s| !matches!(s, ConnState::Init | ConnState::Error));
             let Some(paths) = nic.paths(conn).filter(|_| is_alive) else { continue };
             let limits = Limits { linked: self.linked & self.limits[index].linked, ..self.limits[index] };
-            if let Some(what) = self.conduct[index].check(paths, &limits) {
+            if let Some(what) = self.conduct[index].check(now_ps, paths, &limits) {
                 self.violate(now_ps, format!("connection {index} {what}"));
             }
         }
@@ -627,7 +690,13 @@ fn limits(plan: &ConnPlan) -> Limits {
     let transport = &plan.config.transport;
     let begin_pkts = transport.conn_init_pkts.max(if plan.is_asked { transport.conn_ramp_pkts } else { 0 });
     let planes = plan.config.addresses.len().min(16) as u32;
-    Limits { cap_pkts: transport.path_cap_pkts, begin_pkts, linked: ((1u32 << planes) - 1) as u16 }
+    Limits {
+        cap_pkts: transport.path_cap_pkts,
+        begin_pkts,
+        pmtu_bytes: 1 << plan.pmtu_log2,
+        ack_delay_ps: transport.ack_delay_ps,
+        linked: ((1u32 << planes) - 1) as u16,
+    }
 }
 
 /// True when this has to come.
@@ -648,6 +717,7 @@ impl Node for Host {
     }
 
     fn on_frame(&mut self, ctx: &mut Context<'_>, port: u16, frame: Frame) {
+        self.overhear(ctx.now_ps(), &frame);
         let frame = self.tagger.pass(frame);
         self.card.on_frame(ctx, port, frame);
         self.run(ctx);

@@ -79,6 +79,7 @@ impl Traffic {
             is_farewell: false,
             is_barrier,
             content: draft.content,
+            target: None,
             queue: d.send_queue,
         });
         plan.queues[d.send_queue].order.push(wr_id as usize);
@@ -96,6 +97,12 @@ impl Traffic {
         self.plan.hosts[d.there.host].rx_messages += 1;
         self.plan.bytes += u64::from(draft.len);
         wr
+    }
+
+    /// The message fills this region of the far side.
+    fn fills(&mut self, d: &Direction, wr: &SendWr, region: Region) {
+        let target = Some((d.there.host, Self::range(region)));
+        self.plan.hosts[d.here.host].expected[wr.wr_id as usize].target = target;
     }
 
     /// Puts the receive that a message takes into its lane, and its completion into its queue.
@@ -124,6 +131,7 @@ impl Traffic {
             is_farewell: false,
             is_barrier: wr.fence,
             content: Some(content),
+            target: None,
             queue: d.recv_queue,
         });
         plan.queues[d.recv_queue].order.push(wr_id as usize);
@@ -155,6 +163,7 @@ impl Traffic {
         let fence = self.draw.percent(10);
         let draft = Draft { op, local: Self::local(d.here, source), len: len as u32, fence, content: None };
         let wr = self.push(d, draft);
+        self.fills(d, &wr, target);
         if has_imm {
             let buffer = self.add_region(d.there.host, 1, 1, true);
             self.push_recv(d, &wr, buffer, (target.iova, bytes));
@@ -183,6 +192,7 @@ impl Traffic {
         let fence = self.draw.percent(10);
         let draft = Draft { op, local: Self::local(d.here, source), len: len as u32, fence, content: None };
         let wr = self.push(d, draft);
+        self.fills(d, &wr, Region { len, ..buffer });
         self.push_recv(d, &wr, buffer, (buffer.iova, bytes));
     }
 
@@ -333,7 +343,8 @@ impl Traffic {
                 let bytes: Arc<[u8]> = self.image(d.here.host, here).into();
                 self.set_image(d, d.there, there, &bytes);
                 let op = SendOp::Write { remote, imm: None };
-                self.push(d, Draft { op, local, len: len as u32, fence: false, content: None });
+                let wr = self.push(d, Draft { op, local, len: len as u32, fence: false, content: None });
+                self.fills(d, &wr, there);
             }
         }
         let at_ps = from_ps + self.draw.below(2 * (d.now_ps - from_ps) + 20 * US);

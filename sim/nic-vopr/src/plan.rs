@@ -68,6 +68,8 @@ pub struct Expected {
     pub is_barrier: bool,
     /// What memory holds at a bus address when the completion is seen.
     pub content: Option<(u64, Arc<[u8]>)>,
+    /// Host and memory that it fills there: complete when this is.
+    pub target: Option<(usize, Range<usize>)>,
     /// Index of its queue in [`HostPlan::queues`].
     pub queue: usize,
 }
@@ -106,12 +108,16 @@ pub struct ConnPlan {
     pub config: ConnConfig,
     /// How it comes to be.
     pub begin: Begin,
+    /// Logarithm of the payload that is agreed on, log2 bytes.
+    pub pmtu_log2: u8,
     /// The peer asks this side for answers: reads and atomic operations.
     pub is_asked: bool,
     /// It is ended when everything is done.
     pub ends: bool,
     /// This side ends it; both may.
     pub closes: bool,
+    /// It does so when its last message is posted; the card has to see to it that it arrives.
+    pub closes_early: bool,
 }
 
 /// What the administrator of a host does.

@@ -187,7 +187,7 @@ impl Traffic {
         region
     }
 
-    fn range(region: Region) -> std::ops::Range<usize> {
+    pub(crate) fn range(region: Region) -> std::ops::Range<usize> {
         (region.iova - BASE) as usize..(region.iova - BASE + region.len) as usize
     }
 
@@ -375,6 +375,7 @@ impl Traffic {
     ) {
         // Who ends it; at least one does.
         let closers = *self.draw.pick(&[[true, false], [false, true], [true, true]]);
+        let pmtu_log2 = configs[0].pmtu_log2.min(configs[1].pmtu_log2);
         for (own, (side, mut config)) in sides.into_iter().zip(configs).enumerate() {
             let is_asked = self.asks(sides[1 - own]);
             let plan = &mut self.plan.hosts[side.host];
@@ -398,7 +399,8 @@ impl Traffic {
             let ends = in_band.is_some_and(|in_band| in_band.ends);
             let is_given_up = in_band.is_some_and(|in_band| in_band.given_up_after_ps.is_some());
             let closes = ends && closers[own] && !is_given_up;
-            plan.conns.push(ConnPlan { config, begin, is_asked, ends, closes });
+            let closes_early = self.draw.percent(40);
+            plan.conns.push(ConnPlan { config, begin, pmtu_log2, is_asked, ends, closes, closes_early });
             if doom.is_none() && self.draw.percent(12) {
                 self.add_acts(side, faults);
             }

@@ -1,6 +1,7 @@
 //! Draws the tunables of a connection, and of a card.
 
 use nic_model::config::{NicConfig, TransportConfig};
+use nic_spec::consts::SACK_BITS;
 
 use crate::draw::Draw;
 use crate::faults::Faults;
@@ -34,6 +35,11 @@ pub(crate) fn draw_transport(draw: &mut Draw, network: &Network, faults: &Faults
         transport.rq_depth = draw.magnitude(32, 256) as u32;
     }
     transport.conn_init_pkts = draw.magnitude(1, 64) as u32;
+    if draw.percent(12) {
+        // The whole bitmap is in use after the first round trip.
+        (transport.path_cap_pkts, transport.path_init_pkts) = (SACK_BITS, SACK_BITS);
+        (transport.conn_ramp_pkts, transport.conn_window_min_pkts) = (16 * SACK_BITS, 16 * SACK_BITS);
+    }
     transport.bootstrap = draw.percent(15);
     (transport.paths_min, transport.paths_max) = (draw.between(1, 12) as u32, draw.between(12, 96) as u32);
     transport.idle_redundancy = draw.percent(70);
@@ -68,7 +74,9 @@ fn draw_times(draw: &mut Draw, transport: &mut TransportConfig) {
     transport.probe_good = draw.between(1, 4) as u8;
     transport.idle_restart_ps = draw.magnitude(20 * US, 100_000 * US);
     transport.hint_cache_ps = if draw.percent(50) { 0 } else { draw.magnitude(100 * US, 100_000 * US) };
-    transport.conn_window_min_pkts = draw.magnitude(1, 144) as u32;
+    if transport.path_init_pkts < SACK_BITS {
+        transport.conn_window_min_pkts = draw.magnitude(1, 144) as u32;
+    }
     transport.nak_interval_ps = draw.below(200 * US);
     transport.rnr_ps = draw.magnitude(20 * US, 400 * US);
     transport.heavy_loss_q8 = draw.between(16, 128) as u32;
