@@ -6,7 +6,6 @@
 //!
 use crate::connection::{Connection, TrafficClass};
 use crate::nic::Nic;
-use crate::plane::Soon;
 use crate::transport::path_set::Choice;
 use crate::wire::parser::{glance, Glance};
 use nic_spec::csr::stats::Counter;
@@ -57,17 +56,16 @@ impl Nic {
     /// [`poll_transmit`](Self::poll_transmit) will come for `plane`.
     #[inline]
     pub fn foresee_transmit(&self, plane: u8, fetch: impl Fetch) {
-        let Some(soon) = self.core.planes.get(usize::from(plane)).and_then(|queue| queue.soon()) else { return };
-        match soon {
-            Soon::Ack { conn, path } => self.foresee_ack(conn, path, plane, fetch),
-            Soon::New { conn } => {
-                let Some(c) = self.row(conn) else { return };
-                c.foresee_tx(fetch);
-                c.foresee_template(plane, TrafficClass::Data, fetch);
-                if let Choice::Path(index) = c.paths.choose(plane) {
-                    c.paths.foresee(index, fetch);
-                }
-            }
+        let Some(queue) = self.core.planes.get(usize::from(plane)) else { return };
+        if let Some((conn, path)) = queue.next_ack() {
+            self.foresee_ack(conn, path, plane, fetch);
+        }
+        // An acknowledgement is so short that there is no time to look again before what follows it.
+        let Some(c) = queue.next_new().and_then(|conn| self.row(conn)) else { return };
+        c.foresee_tx(fetch);
+        c.foresee_template(plane, TrafficClass::Data, fetch);
+        if let Choice::Path(index) = c.paths.choose(plane) {
+            c.paths.foresee(index, fetch);
         }
     }
 

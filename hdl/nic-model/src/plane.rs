@@ -94,21 +94,20 @@ queue! {
     idle: u32, push_idle, pop_idle;
 }
 
-/// What a port that is served next will most likely send.
-pub(crate) enum Soon {
-    Ack { conn: u32, path: u8 },
-    New { conn: u32 },
-}
-
 impl PlaneQueue {
-    /// What is likely to leave next, as far as it can be told without asking.
+    /// The acknowledgement that is likely to leave next, if one is: connection, path.
     #[inline]
-    pub fn soon(&self) -> Option<Soon> {
-        match self.control.front() {
-            Some(Control::Ack { conn, path }) => Some(Soon::Ack { conn: *conn, path: *path }),
-            Some(_) => None,
-            None => self.ready.front().map(|conn| Soon::New { conn: *conn }),
+    pub fn next_ack(&self) -> Option<(u32, u8)> {
+        match self.control.front()? {
+            Control::Ack { conn, path } => Some((*conn, *path)),
+            _ => None,
         }
+    }
+
+    /// The connection that is likely to send the next new packet, behind the acknowledgements.
+    #[inline]
+    pub fn next_new(&self) -> Option<u32> {
+        self.ready.front().copied()
     }
 
     /// True when a free port should ask.

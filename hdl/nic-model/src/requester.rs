@@ -101,6 +101,9 @@ impl Requester {
     pub fn foresee(&self, fetch: impl Fetch) {
         fetch.line(&self.ring);
         fetch.line(&self.messages);
+        if let Some(turn) = self.ring.front() {
+            fetch.line(turn);
+        }
         if let Some(stream) = self.streams.first() {
             fetch.line(stream);
             fetch.line(&stream.next_mseq);
