@@ -28,7 +28,9 @@ fn time_of(event: Event) -> u64 {
 }
 
 /// Ends a list of nodes.
-const NODE_NONE: u32 = u32::MAX;
+const NODE_NONE: u32 = u32::MAX >> COUNT_BITS;
+/// The number of events in a node takes so many bits.
+const COUNT_BITS: u32 = 2;
 
 /// Events of a bucket, or a free place; a cache line.
 #[derive(Clone, Copy)]
@@ -36,8 +38,30 @@ const NODE_NONE: u32 = u32::MAX;
 struct Node {
     events: [Event; NODE_EVENTS],
     next: u32,
-    /// How many of `events` there are.
-    count: u32,
+}
+
+/// First node of a bucket, and how many events that holds; all nodes after it are full. The number stands here, so that
+/// to add an event is to write to a node and not to read it first.
+#[derive(Clone, Copy)]
+struct Bucket(u32);
+
+impl Bucket {
+    /// As if a node that is full came last, so that the next event gets a new one.
+    const EMPTY: Bucket = Bucket::new(NODE_NONE, NODE_EVENTS);
+
+    const fn new(node: u32, count: usize) -> Bucket {
+        Bucket(node << COUNT_BITS | count as u32)
+    }
+
+    #[inline]
+    const fn node(self) -> u32 {
+        self.0 >> COUNT_BITS
+    }
+
+    #[inline]
+    const fn count(self) -> usize {
+        self.0 as usize % (1 << COUNT_BITS)
+    }
 }
 
 /// What fits a cache line.
@@ -47,8 +71,7 @@ const _: () = assert!(std::mem::size_of::<Node>() == 64);
 
 /// Events in the order of (time, key).
 pub(crate) struct Wheel {
-    /// First node of each bucket.
-    buckets: Box<[u32; BUCKET_COUNT]>,
+    buckets: Box<[Bucket; BUCKET_COUNT]>,
     nodes: Vec<Node>,
     /// First free node; the one freed last.
     free: u32,
@@ -71,7 +94,7 @@ pub(crate) struct Wheel {
 impl Wheel {
     pub(crate) fn new() -> Wheel {
         Wheel {
-            buckets: Box::new([NODE_NONE; BUCKET_COUNT]),
+            buckets: Box::new([Bucket::EMPTY; BUCKET_COUNT]),
             nodes: Vec::new(),
             free: NODE_NONE,
             occupied: [0; WORD_COUNT],
@@ -93,15 +116,14 @@ impl Wheel {
         let ahead = number.wrapping_sub(self.open_number + 1);
         if ahead < BUCKET_COUNT as u64 - 1 {
             let index = number as usize % BUCKET_COUNT;
-            let first = self.buckets[index];
-            if let Some(node) = self.nodes.get_mut(first as usize) {
-                if let Some(place) = node.events.get_mut(node.count as usize) {
-                    *place = event;
-                    node.count += 1;
-                    return;
-                }
+            let bucket = self.buckets[index];
+            let (first, count) = (bucket.node(), bucket.count());
+            if count < NODE_EVENTS {
+                self.nodes[first as usize].events[count] = event;
+                self.buckets[index] = Bucket::new(first, count + 1);
+                return;
             }
-            self.buckets[index] = self.make_node(Node { events: [event, 0, 0], next: first, count: 1 });
+            self.buckets[index] = Bucket::new(self.make_node(Node { events: [event, 0, 0], next: first }), 1);
             self.occupied[index / 64] |= 1 << (index % 64);
         } else if number <= self.open_number {
             self.insert_open(event);
@@ -122,7 +144,9 @@ impl Wheel {
             }
             None => {
                 self.nodes.push(node);
-                u32::try_from(self.nodes.len() - 1).expect("events fit 32 bits")
+                let at = u32::try_from(self.nodes.len() - 1).expect("events fit 30 bits");
+                assert!(at < NODE_NONE, "events fit 30 bits");
+                at
             }
         }
     }
@@ -243,9 +267,10 @@ impl Wheel {
     /// Moves the events of a bucket, of which there is one at least, to `drained`. Returns how many there are.
     #[inline]
     fn drain(&mut self, index: usize) -> usize {
-        let first = std::mem::replace(&mut self.buckets[index], NODE_NONE);
+        let bucket = std::mem::replace(&mut self.buckets[index], Bucket::EMPTY);
         self.occupied[index / 64] &= !(1 << (index % 64));
-        let (mut last, mut count) = (first, 0);
+        let (first, mut count) = (bucket.node(), 0);
+        let (mut last, mut more) = (first, bucket.count());
         loop {
             if count + NODE_EVENTS > self.drained.len() {
                 self.grow_open();
@@ -253,11 +278,11 @@ impl Wheel {
             let node = &self.nodes[last as usize];
             // All of them, of which the last may be none: that is quicker than to copy so many.
             self.drained[count..count + NODE_EVENTS].copy_from_slice(&node.events);
-            count += node.count as usize;
+            count += more;
             if node.next == NODE_NONE {
                 break;
             }
-            last = node.next;
+            (last, more) = (node.next, NODE_EVENTS);
         }
         self.nodes[last as usize].next = self.free;
         self.free = first;
