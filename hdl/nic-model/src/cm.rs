@@ -18,7 +18,6 @@ use crate::wire::cm::CmContent;
 use crate::wire::frame::Payload;
 use crate::wire::packet::{Body, Network, Packet};
 use crate::work::{ConnId, Event};
-use alloc::vec::Vec;
 use nic_spec::consts;
 use nic_spec::desc::Status;
 use nic_spec::num::{Pkey, Psn, Qpn};
@@ -148,16 +147,14 @@ impl Listener {
     }
 }
 
-/// Takes over the peer's addresses; planes on which it has none are not used.
+/// Takes over the peer's addresses. The connection uses the planes from 0 on up to the first on which the peer has none;
+/// `None` when there is no such plane.
 fn set_peer_addresses(cfg: &mut ConnConfig, content: &CmContent) -> Option<()> {
-    let mut addresses = Vec::new();
-    for (plane, own) in cfg.addresses.iter().enumerate() {
-        let peer = content.addresses.iter().find(|a| usize::from(a.0) == plane)?;
-        cfg.is_ipv6 = peer.1;
-        addresses.push((own.0, peer.2));
-    }
-    cfg.addresses = addresses;
-    Some(())
+    let of_plane = |plane: usize| content.addresses.iter().find(|a| usize::from(a.0) == plane);
+    cfg.is_ipv6 = of_plane(0)?.1;
+    let both = cfg.addresses.iter().enumerate().map_while(|(plane, own)| Some((own.0, of_plane(plane)?.2)));
+    cfg.addresses = both.collect();
+    (!cfg.addresses.is_empty()).then_some(())
 }
 
 /// `count` paths each way that begin with `first`, dealt to the planes both sides have.

@@ -50,6 +50,21 @@ fn granted(b: &mut Bench) -> Option<ConnId> {
     })
 }
 
+/// E-012: one side has an address on fewer planes than the other, whichever it is.
+#[test]
+fn a_connection_uses_the_planes_that_both_sides_have() {
+    for planes in [[2, 1], [1, 2], [2, 2]] {
+        let mut b = listening(Cable::default(), 2);
+        b.nics[1].listen(SERVICE, template(planes[1]), 8);
+        let tx = b.nics[0].connect(b.now, SERVICE, request(planes[0])).expect("a free row");
+        b.run(100 * US);
+        let rx = granted(&mut b).expect("granted and confirmed");
+        exchange(&mut b, [tx, rx]);
+        let masks = [(0, tx), (1, rx)].map(|(side, conn)| b.nics[side].paths(conn).map(|p| p.plane_mask()));
+        assert_eq!(masks, [Some(if planes == [2, 2] { 3 } else { 1 }); 2], "{planes:?}");
+    }
+}
+
 fn exchange(b: &mut Bench, conns: [ConnId; 2]) {
     let write = SendOp::Write { remote: remote(0x8_0000), imm: None };
     b.nics[0].post_send(b.now, conns[0], 900, SendWr::new(1, write, local(0), 100_000)).expect("room");
@@ -123,11 +138,10 @@ fn a_request_that_cannot_be_granted_is_refused_with_its_reason() {
     cfg.streams[0].id = 1;
     cfg.addresses.clear();
     assert!(b.nics[0].connect(b.now, SERVICE, cfg).is_err());
-    // The peer has two planes and the request tells the address of one.
+    // More streams than one request may ask for.
     let mut b = listening(Cable::default(), 2);
     let mut cfg = request(2);
-    cfg.addresses.truncate(1);
-    cfg.tx_paths.iter_mut().for_each(|p| p.plane = 0);
+    cfg.streams = (1..=1025).map(|id| StreamConfig::new(id, 0)).collect();
     assert_eq!(outcome(&mut b, SERVICE, cfg), CmStatus::BadParam);
 }
 

@@ -12,6 +12,7 @@ use nic_spec::desc::Status;
 use nic_spec::num::{Psn, Qpn};
 use nic_spec::wire::{CmParam, CmParamKind, CmStatus, Cmth, Opcode, CM_QPN, CM_VERSION};
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 cases! { "establish":
     "E-011" [Caps::CONNECT] a_request_states_service_id_nonce_and_parameters;
@@ -44,6 +45,9 @@ cases! { "establish":
     "E-012" [Caps::CONNECT] a_request_for_no_path_is_refused => |k| refuses(k, CmStatus::BadParam, |r| r.set(CmParamKind::Paths, &[0, 0]));
     "E-012" [Caps::CONNECT] a_request_for_a_pmtu_of_512_is_refused => |k| refuses(k, CmStatus::BadParam, |r| r.set(CmParamKind::PmtuLog2, &[9]));
     "E-012" [Caps::CONNECT] a_request_of_another_version_is_refused => |k| refuses(k, CmStatus::BadVersion, |r| r.version = CM_VERSION + 1);
+    "E-018" [Caps::CONNECT.and(Caps::TWO_PORTS)] a_peer_with_fewer_planes_is_granted_those_that_it_has;
+    "E-018" [Caps::CONNECT] a_request_without_an_address_on_the_first_plane_is_refused => |k| refuses(k, CmStatus::BadParam, |r| r.planes = 1..2);
+    "E-018" [Caps::CONNECT.and(Caps::TWO_PORTS)] a_grant_on_fewer_planes_is_taken;
     "E-010" [Caps::CONNECT] unknown_parameters_are_passed_over;
     "E-010" [Caps::CONNECT] content_that_ends_within_its_fixed_part_is_dropped => |k| broken(k, |content| content.truncate(15));
     "E-010" [Caps::CONNECT] content_that_ends_within_a_parameter_is_dropped => |k| broken(k, |content| content.truncate(content.len() - 1));
@@ -75,13 +79,15 @@ struct Content {
     service: u16,
     nonce: u64,
     conn_id: u32,
+    /// Planes on which the peer has an address.
+    planes: Range<usize>,
     params: BTreeMap<u8, Vec<u8>>,
 }
 
 impl Content {
     fn new(nonce: u64) -> Self {
         let (version, status) = (CM_VERSION, CmStatus::Ok.code());
-        Self { version, status, service: SERVICE, nonce, conn_id: PEER_ID, params: BTreeMap::new() }
+        Self { version, status, service: SERVICE, nonce, conn_id: PEER_ID, planes: 0..2, params: BTreeMap::new() }
     }
 
     /// With everything that a connection needs.
@@ -124,7 +130,7 @@ impl Content {
                 put(*kind, value);
                 continue;
             }
-            for plane in 0..2usize {
+            for plane in self.planes.clone() {
                 let a = peer_address(plane, false);
                 let value = [&[plane as u8, 0][..], &a.mac.to_be_bytes()[2..], &a.ip.to_be_bytes()].concat();
                 put(*kind, &value);
@@ -144,6 +150,7 @@ impl Content {
             service: h.service(),
             nonce: h.nonce(),
             conn_id: h.conn_id().get(),
+            planes: 0..0,
             params: BTreeMap::new(),
         };
         while !rest.is_empty() {
@@ -477,6 +484,38 @@ fn refuses(k: &mut Kit<'_>, status: CmStatus, change: impl Fn(&mut Content)) -> 
     equal((rep.status, rep.nonce), (status.code(), NONCE), "status and nonce of the refusal")?;
     k.silence(300 * MS)?;
     equal(event(k)?, None, "event")
+}
+
+/// What the card sends of eight messages, which must all leave by port 0.
+fn on_one_plane(k: &mut Kit<'_>, c: &Conn) -> Outcome {
+    (0..8).try_for_each(|n| k.post_write(c, n, 0, 64))?;
+    let sent = k.collect(k.at_once())?;
+    let data: Vec<_> = sent.iter().filter(|s| s.opcode == Opcode::Write).collect();
+    check(
+        !data.is_empty() && data.iter().all(|s| s.port == 0),
+        "E-018: no data, or data by a plane that the peer has not",
+    )
+}
+
+fn a_peer_with_fewer_planes_is_granted_those_that_it_has(k: &mut Kit<'_>) -> Outcome {
+    let template = listen(k)?;
+    let rep = request(k, &Content { planes: 0..1, ..Content::full(NONCE, 12, 4) })?;
+    equal((rep.status, rep.param(CmParamKind::Paths)), (0, Some(&[0, 4][..])), "status and paths")?;
+    let rtu = packet(k, Opcode::ConnRtu, rep.conn_id, &Content::new(NONCE));
+    k.inject(&rtu)?;
+    let mut c = granted(template, &rep, k.key);
+    c.id = connected(k)?;
+    on_one_plane(k, &c)
+}
+
+fn a_grant_on_fewer_planes_is_taken(k: &mut Kit<'_>) -> Outcome {
+    let (id, cfg, _, asked) = ask(k, 4)?;
+    let grant = Content { planes: 0..1, ..Content::full(asked.nonce, 12, 4) };
+    let rep = packet(k, Opcode::ConnRep, cfg.local_id.get(), &grant);
+    k.inject(&rep)?;
+    k.expect(Opcode::ConnRtu, k.at_once())?;
+    connected(k)?;
+    on_one_plane(k, &Conn { id, cfg, key: k.key })
 }
 
 fn unknown_parameters_are_passed_over(k: &mut Kit<'_>) -> Outcome {
