@@ -54,6 +54,8 @@ pub(crate) struct TxMessage {
     is_reported: bool,
     /// It left the window; the slot is free when its packets are acknowledged.
     is_retired: bool,
+    /// The receiver refused it for now; its packets are not sent again before this.
+    held_until: Time,
 }
 
 /// The sending half of a stream.
@@ -75,7 +77,7 @@ pub(crate) struct TxStream {
     /// Ordinals before this one may be used; `None` while nothing is known.
     limit: Option<Rsn>,
     /// Reads and atomics begun and not done.
-    requests: u32,
+    pub requests: u32,
     /// Slots of the messages begun and not retired, in order.
     window: VecDeque<u32>,
 }
@@ -243,23 +245,19 @@ impl Requester {
         self.streams.iter().any(|s| s.wants_credit)
     }
 
-    /// True when a read or atomic operation is under way.
-    pub fn has_requests(&self) -> bool {
-        self.streams.iter().any(|s| s.requests > 0)
-    }
-
     /// Lets every stream look again for something to begin.
     pub fn wake_all(&mut self) {
         (0..self.streams.len()).for_each(|i| self.wake(i));
     }
 
-    /// True when a packet of `desc` must wait because the receiver refused its stream for now.
+    /// True when a packet of `desc` must wait because the receiver refused its message for now.
     pub fn is_held(&self, desc: &Desc, now: Time) -> bool {
         desc.kind == DescKind::Message
             && self
                 .messages
                 .get(desc.slot)
-                .is_some_and(|m| m.rnr_count > 0 && self.streams[usize::from(m.stream)].held_until > now)
+                // Its own wait: refusals of later messages of the stream do not make it longer.
+                .is_some_and(|m| m.rnr_count > 0 && m.held_until > now)
     }
 
     /// Streams whose hold is over may send again.
@@ -282,6 +280,7 @@ impl Requester {
     pub fn hold(&mut self, slot: u32, until: Time) -> Option<(usize, u8)> {
         let m = self.messages.get_mut(slot)?;
         m.rnr_count = m.rnr_count.saturating_add(1);
+        m.held_until = until;
         let (stream, count) = (usize::from(m.stream), m.rnr_count);
         self.streams[stream].held_until = until;
         Some((stream, count))
@@ -743,6 +742,7 @@ impl TxMessage {
             is_done: false,
             is_reported: false,
             is_retired: false,
+            held_until: Time::ZERO,
             rnr_count: 0,
         }
     }
@@ -778,4 +778,21 @@ fn atomic_body(
     atomic_id: u16,
 ) -> Body {
     Body::AtomicReq { message, va, rkey, swap_add, compare, op, atomic_id }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_waits_for_its_own_refusals_only() {
+        let id = nic_spec::num::Qpn::new(1);
+        let mut r = Requester::new(&ConnConfig::new(id, id));
+        let wr = SendWr::new(0, SendOp::Write { remote: Default::default(), imm: None }, Default::default(), 8);
+        let message = |mseq| TxMessage::new(wr, 0, Msn::new(mseq), Rsn::new(0), 0);
+        let slots = [0, 1].map(|n| r.messages.insert(message(n)));
+        slots.iter().zip([100, 150]).for_each(|(slot, until)| _ = r.hold(*slot, Time(until)));
+        let held = |now| slots.map(|slot| r.is_held(&Desc { slot, ..Desc::default() }, Time(now)));
+        assert_eq!([99, 100, 150].map(held), [[true, true], [false, true], [false, false]]);
+    }
 }

@@ -43,7 +43,8 @@ impl Connection {
     /// It is the peer's turn now, whatever this side sends.
     fn awaits_peer(&self) -> bool {
         let is_draining = self.handshake.step == Step::Draining;
-        self.requester.has_requests() || self.requester.wants_credit() || is_draining && self.responder.awaits_packets()
+        let is_owed = self.requester.streams.iter().any(|s| s.requests > 0);
+        is_owed || self.requester.wants_credit() || is_draining && self.responder.awaits_packets()
     }
 
     fn watch_ps(&self) -> u64 {

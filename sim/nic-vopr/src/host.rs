@@ -12,6 +12,7 @@ use nic_model::work::{ConnId, Cqe, CqeOp, Event, PostError};
 use nic_model::ConnState;
 use nic_node::{Card, CARD_TOKENS};
 use nic_spec::desc::Status;
+use nic_spec::wire::CmStatus;
 
 use crate::conduct::{Conduct, Limits};
 use crate::memory::GuardedMemory;
@@ -179,8 +180,10 @@ impl Host {
                 let conn = nic.open_connection(now, plan.config.clone()).map_err(|error| error.to_string())?;
                 self.is_up(index, conn);
             }
-            Begin::Grants { service, paths_max, .. } => nic.listen(service, plan.config.clone(), paths_max),
-            Begin::Asks { .. } => {}
+            Begin::Grants { service, paths_max, is_deaf: false, .. } => {
+                nic.listen(service, plan.config.clone(), paths_max);
+            }
+            Begin::Grants { .. } | Begin::Asks { .. } => {}
         }
         Ok(())
     }
@@ -360,7 +363,7 @@ impl Host {
         for index in 0..self.conns.len() {
             let plan = &self.conn_plans[index];
             match (self.stages[index], plan.begin) {
-                (Stage::Waiting, Begin::Asks { service, at_ps, after, given_up_after_ps }) if at_ps <= now_ps => {
+                (Stage::Waiting, Begin::Asks { service, at_ps, after, given_up_after_ps, .. }) if at_ps <= now_ps => {
                     // The host goes by what it was told, the id by what the card says.
                     let is_over = |before: usize| self.stages[before] == Stage::Over;
                     let is_free = after.and_then(|before| self.conns[before]);
@@ -523,6 +526,14 @@ impl Host {
                 None => true,
             },
             // Of a peer that gave up before this host heard of it.
+            Event::ConnectFailed { conn, status }
+                if self.index_of(conn).is_some_and(|index| self.is_refused(index)) =>
+            {
+                if let Some(index) = self.index_of(conn) {
+                    self.stages[index] = Stage::Over;
+                }
+                status != CmStatus::NoService
+            }
             Event::ConnectFailed { conn, .. } => {
                 let may_fail = |plan: &ConnPlan| matches!(plan.begin, Begin::Grants { is_given_up: true, .. });
                 self.index_of(conn).is_some() || !self.conn_plans.iter().any(may_fail)
@@ -539,6 +550,12 @@ impl Host {
         if wrong {
             self.violate(now_ps, format!("{event:?} of connections {:?} {:?}", self.conns, self.stages));
         }
+    }
+
+    /// It is asked for and nobody grants it.
+    fn is_refused(&self, index: usize) -> bool {
+        let is_refused = matches!(self.conn_plans[index].begin, Begin::Asks { is_refused: true, .. });
+        is_refused && self.stages[index] == Stage::Asked
     }
 
     fn judge(&mut self, now_ps: u64, cqe: &Cqe) {

@@ -89,6 +89,8 @@ pub enum Begin {
         after: Option<usize>,
         /// This long after it was asked for the host ends it, whether or not it was granted by then.
         given_up_after_ps: Option<u64>,
+        /// Nobody grants it: the peer has no such service.
+        is_refused: bool,
     },
     /// This side grants it.
     Grants {
@@ -98,6 +100,8 @@ pub enum Begin {
         paths_max: u16,
         /// The peer may give up before it is granted: this host may never hear of it.
         is_given_up: bool,
+        /// This host does not listen for it.
+        is_deaf: bool,
     },
 }
 

@@ -235,12 +235,14 @@ impl Traffic {
             let is_last = generation + 1 == generations;
             // Most answers are there within some microseconds.
             let given_up_after_ps = self.draw.percent(10).then(|| self.draw.magnitude(1, 4_000 * US));
+            let is_refused = given_up_after_ps.is_none() && self.draw.percent(8);
             let in_band = InBand {
+                is_refused,
                 service,
                 at_ps,
                 after,
                 id: Qpn::new(id & !0xfff | ASKED_ROW | number as u32),
-                ends: !is_last || given_up_after_ps.is_some() || self.draw.percent(70),
+                ends: !is_last || given_up_after_ps.is_some() || is_refused || self.draw.percent(70),
                 given_up_after_ps,
             };
             // What a connection before it has done with a region is over by then.
@@ -297,7 +299,7 @@ impl Traffic {
         self.plan.doomed_conns += u64::from(doom.is_some());
         let ends = in_band.is_some_and(|in_band| in_band.ends);
         let mut farewells = Vec::new();
-        let is_given_up = in_band.is_some_and(|in_band| in_band.given_up_after_ps.is_some());
+        let is_given_up = in_band.is_some_and(|in_band| in_band.may_not_be());
         for (index, stream) in streams.iter().enumerate().filter(|_| !is_given_up) {
             let lanes = sides.map(|side| self.add_lanes(side, stream));
             for (own, far) in [(0, 1), (1, 0)] {
@@ -388,16 +390,17 @@ impl Traffic {
             mr.len = plan.memory.end() - mr.iova;
             let begin = match in_band {
                 None => Begin::Agreed,
-                Some(InBand { service, at_ps, after, id, given_up_after_ps, .. }) if own == 0 => {
+                Some(InBand { service, at_ps, after, id, given_up_after_ps, is_refused, .. }) if own == 0 => {
                     config.local_id = id;
-                    Begin::Asks { service, at_ps, after, given_up_after_ps }
+                    Begin::Asks { service, at_ps, after, given_up_after_ps, is_refused }
                 }
-                Some(InBand { service, given_up_after_ps, .. }) => {
-                    Begin::Grants { service, paths_max, is_given_up: given_up_after_ps.is_some() }
+                Some(in_band) => {
+                    let (is_given_up, is_deaf) = (in_band.may_not_be(), in_band.is_refused);
+                    Begin::Grants { service: in_band.service, paths_max, is_given_up, is_deaf }
                 }
             };
             let ends = in_band.is_some_and(|in_band| in_band.ends);
-            let is_given_up = in_band.is_some_and(|in_band| in_band.given_up_after_ps.is_some());
+            let is_given_up = in_band.is_some_and(|in_band| in_band.may_not_be());
             let closes = ends && closers[own] && !is_given_up;
             let closes_early = self.draw.percent(40);
             plan.conns.push(ConnPlan { config, begin, pmtu_log2, is_asked, ends, closes, closes_early });
@@ -479,6 +482,15 @@ struct InBand {
     id: Qpn,
     ends: bool,
     given_up_after_ps: Option<u64>,
+    /// Nobody listens for it.
+    is_refused: bool,
+}
+
+impl InBand {
+    /// It may never be there, so nothing is asked of it.
+    const fn may_not_be(&self) -> bool {
+        self.given_up_after_ps.is_some() || self.is_refused
+    }
 }
 
 pub(crate) fn near_wrap(draw: &mut Draw, bits: u32) -> u32 {
