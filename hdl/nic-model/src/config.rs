@@ -62,6 +62,10 @@ pub struct TransportConfig {
     pub retry_limit: u8,
     /// Re-aims on one plane before another plane is tried.
     pub reaims_per_plane: u8,
+    /// Packets by a route before it is judged by its marks.
+    pub reroute_pkts: u32,
+    /// Part of them that is marked on a crowded route, 1/256.
+    pub reroute_marks_q8: u32,
     /// Interval of probes on a dead path.
     pub probe_interval_ps: u64,
     /// Silence of a peer that is waited for after which it is probed, at least.
@@ -113,6 +117,8 @@ impl Default for TransportConfig {
             reorder_of_srtt_q8: 0,
             min_rtt_period_ps: u64::from(consts::MIN_RTT_PERIOD_NS) * NS_PS,
             reaims_per_plane: consts::REAIMS_PER_PLANE as u8,
+            reroute_pkts: consts::REROUTE_PKTS,
+            reroute_marks_q8: consts::REROUTE_MARKS_Q8,
             probe_interval_ps: u64::from(consts::PROBE_INTERVAL_NS) * NS_PS,
             answer_wait_ps: u64::from(consts::ANSWER_WAIT_NS) * NS_PS,
             probe_good: consts::PROBE_GOOD as u8,

@@ -1,4 +1,5 @@
-//! Leaving a bad route: a path takes another UDP source port, and another plane when its own does not answer.
+//! Leaving a bad route: a path takes another UDP source port, and another plane when its own does not answer. A crowded
+//! route is left between two bursts.
 
 use crate::connection::{draw_port, ConnState, Connection};
 use crate::core::Core;
@@ -83,6 +84,26 @@ impl Connection {
             Some(_) if path.failed_reaims() < self.cfg.transport.reaims_per_plane.max(1) => path.plane,
             Some(at) => usable[(at + 1) % usable.len()],
             None => usable.first().copied().unwrap_or(path.plane),
+        }
+    }
+
+    /// Path `index` is about to send. With nothing outstanding it leaves a route whose packets came marked, for a random
+    /// one: a port that others found good would soon be as crowded.
+    #[inline]
+    pub fn leave_crowded_route(&mut self, core: &mut Core, index: usize) {
+        let cfg = &self.cfg.transport;
+        let Some(path) = self.paths.get_mut(index) else { return };
+        if path.window.in_flight_pkts() > 0 || !path.route.is_crowded(cfg.reroute_pkts, cfg.reroute_marks_q8) {
+            return;
+        }
+        let (plane, old_port) = (path.plane, path.sport);
+        if let Some(good) = self.good_ports.get_mut(usize::from(plane)) {
+            good.forget(old_port);
+        }
+        let port = draw_port_besides(&mut self.port_draw, old_port);
+        if let Some(path) = self.paths.get_mut(index) {
+            path.reroute(port);
+            core.counters.count(Counter::PathReaim);
         }
     }
 

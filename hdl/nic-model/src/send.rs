@@ -86,6 +86,7 @@ impl Connection {
             Choice::OtherPlane => return Next::OtherPlane,
         };
         let Some(desc) = self.next_desc(core, now) else { return Next::Nothing };
+        self.leave_crowded_route(core, index);
         let Some(path) = self.paths.get_mut(index) else { return Next::Blocked };
         let psn = path.send_new(now, desc, &self.cfg.transport);
         self.paths.took_turn(index);

@@ -444,6 +444,8 @@ NIC_STATIC_ASSERT(sizeof(struct nic_cq_row) == 64, "size of cq_row");
 #define NIC_RNR_RETRY_LIMIT 7u /* Temporary refusals of one message in a row that are borne. [refusals] */
 #define NIC_REORDER_DECAY_RTTS 128u /* Round trips without evidence after which the tolerance of reordering falls. [SRTT] */
 #define NIC_REAIMS_PER_PLANE 3u /* Re-aims of a path on one plane before another plane is tried. [re-aims] */
+#define NIC_REROUTE_PKTS 8u /* Packets by a route before it is judged by its marks, at least. [packets] */
+#define NIC_REROUTE_MARKS_Q8 64u /* Part of them, in 1/256, that is marked on a crowded route. [1/256] */
 #define NIC_GOOD_PORTS 8u /* Source ports acknowledged lately that are remembered per plane. [ports] */
 #define NIC_PROBE_INTERVAL_NS 10000000u /* Wait between probes of a dead path or plane, and between reports of planes. [ns] */
 #define NIC_ANSWER_WAIT_NS 10000000u /* Silence of a peer that is waited for after which it is probed, at least. [ns] */

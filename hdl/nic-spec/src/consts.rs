@@ -200,6 +200,10 @@ constants! {
 
     /// Re-aims of a path on one plane before another plane is tried.
     tunable REAIMS_PER_PLANE: u32 = 3, "re-aims", 1..=255, "a port in 4096 hashes onto the same link again seldom three times";
+    /// Packets by a route before it is judged by its marks, at least.
+    tunable REROUTE_PKTS: u32 = 8, "packets", 1..=65536, "measured: with 4 a chance mark moves paths that stand well, with 32 it takes too long";
+    /// Part of them, in 1/256, that is marked on a crowded route.
+    tunable REROUTE_MARKS_Q8: u32 = 64, "1/256", 1..=256, "measured: with an eighth paths move too often to settle, with a half they stay in queues";
     /// Source ports acknowledged lately that are remembered per plane.
     fixed GOOD_PORTS: u32 = 8, "ports", 8..=8, "REPS keeps as many";
     /// Wait between probes of a dead path or plane, and between reports of planes.

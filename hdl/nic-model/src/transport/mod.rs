@@ -24,6 +24,9 @@ pub mod path;
 /// The paths of a connection, and the choice among them.
 pub mod path_set;
 
+/// Marks along a path's route.
+pub mod route_marks;
+
 /// One path, receiver side.
 pub mod rx_path;
 

@@ -11,6 +11,7 @@
 
 use super::bitmap::Bitmap;
 use super::cc::{AckSample, CongestionControl, PathCc, Q};
+use super::route_marks::RouteMarks;
 use super::rtt::Rtt;
 use super::window::{AckError, Cause, CopyState, Desc, Finding, Mark, SendWindow};
 use crate::config::TransportConfig;
@@ -172,6 +173,8 @@ pub struct TxPath {
     pub is_ack_asked: bool,
     /// Data left after the last marker.
     marker_owed: bool,
+    /// What came marked by its route.
+    pub(crate) route: RouteMarks,
     /// Congestion state.
     pub cc: PathCc,
     /// Round trip.
@@ -216,6 +219,7 @@ impl TxPath {
             skip_until: Time::ZERO,
             reaimed_at: Time::NEVER,
             loss_window: (0, 0),
+            route: RouteMarks::default(),
         }
     }
 
@@ -458,6 +462,7 @@ impl TxPath {
             }
         }
         self.heard(now, cfg);
+        self.route.note(acked_pkts, outcome.ce_pkts, cfg.reroute_pkts);
         let srtt_ps = self.rtt.srtt_ps().or(ctx.conn_srtt_ps).unwrap_or(cfg.rto_init_ps);
         let sample = AckSample {
             now,
@@ -664,6 +669,12 @@ impl TxPath {
         }
     }
 
+    /// Takes another route of its plane with nothing outstanding; window and round trip are kept.
+    pub fn reroute(&mut self, sport: u16) {
+        (self.sport, self.epoch) = (sport, (self.epoch + 1) & 15);
+        self.stats.reaim_count += 1;
+    }
+
     /// Takes another route: new port, perhaps another plane, next epoch, one packet of window.
     pub fn reaim(&mut self, now: Time, plane: u8, sport: u16) {
         (self.plane, self.sport, self.epoch) = (plane, sport, (self.epoch + 1) & 15);
@@ -672,6 +683,7 @@ impl TxPath {
         }
         self.cc = PathCc::new();
         self.rtt.reset();
+        self.route = RouteMarks::default();
         self.tlp_count = 0;
         self.failed_reaims = self.failed_reaims.saturating_add(1);
         self.reaimed_at = now;

@@ -8,7 +8,7 @@ use crate::kit::{pattern, set_paths, Kit, Sent, BURST_BYTES, MS, RTT, US};
 use crate::packet::Packet;
 use crate::peer::{same_packet, Fate, Peer};
 use crate::setup::{ConnConfig, NS_PS};
-use nic_spec::consts::CM_TRIES;
+use nic_spec::consts::{CM_TRIES, REROUTE_PKTS};
 use nic_spec::csr::stats::Counter;
 use nic_spec::desc::Status;
 use nic_spec::num::Psn;
@@ -47,6 +47,9 @@ cases! { "plane":
     "P-034" [Caps::RE_AIM] the_last_plane_is_kept_though_nothing_answers;
     "P-035" [Caps::TWO_PORTS.and(Caps::LINK).and(Caps::RE_AIM).and(Caps::BULK)] an_unanswered_probe_begins_the_count_anew;
     "P-032" [Caps::TWO_PORTS.and(Caps::LINK).and(Caps::RE_AIM).and(Caps::BULK)] a_report_is_repeated_while_the_plane_is_down_and_numbered_anew_after;
+    "P-025" + "P-008" [Caps::RE_AIM.and(Caps::CONGESTION)] a_crowded_route_is_left_when_nothing_is_on_its_way;
+    "P-025" [Caps::RE_AIM.and(Caps::CONGESTION)] a_route_with_few_marks_is_kept;
+    "P-025" + "P-003" [Caps::RE_AIM.and(Caps::CONGESTION)] a_crowded_route_is_not_left_while_packets_are_on_their_way;
     "P-040" [Caps::BOOTSTRAP] an_unanswered_opening_is_repeated_with_doubling_waits_and_given_up;
 }
 
@@ -97,6 +100,62 @@ fn the_epoch_of_a_re_aimed_path_wraps_at_16(k: &mut Kit<'_>) -> Outcome {
     equal((first.pxth.epoch().get(), third.pxth.epoch().get()), (15, 0), "epoch before and after the re-aim")?;
     k.inject(&c.ack(&third))?;
     k.completes(&[(1, Status::Ok)]).map(|_| ())
+}
+
+/// Source port and epoch of packets of path 0 that leave one at a time; `is_marked` says of which the answer tells a mark.
+fn routes(k: &mut Kit<'_>, c: &Conn, count: u64, is_marked: impl Fn(u64) -> bool) -> Outcome<Vec<(u16, u8)>> {
+    let (mut ce_cnt, mut routes) = (0, Vec::new());
+    for n in 0..count {
+        k.post_write(c, n, 0, 8)?;
+        let sent = k.expect(Opcode::Write, k.at_once())?;
+        routes.push((sent.sport, sent.pxth.epoch().get()));
+        ce_cnt += u16::from(is_marked(n));
+        k.inject(&c.ack(&sent).ce_cnt(ce_cnt))?;
+        k.completes(&[(n, Status::Ok)])?;
+    }
+    Ok(routes)
+}
+
+fn a_crowded_route_is_left_when_nothing_is_on_its_way(k: &mut Kit<'_>) -> Outcome {
+    let c = k.open(|cfg| set_paths(cfg, 1, 1))?;
+    let before = k.snapshot()?;
+    let enough = u64::from(REROUTE_PKTS);
+    let at = routes(k, &c, 2 * enough + 1, |_| true)?;
+    let distinct: Vec<_> = at.chunk_by(|a, b| a == b).map(|same| (same.len() as u64, same[0])).collect();
+    equal(distinct.iter().map(|d| d.0).collect::<Vec<_>>(), vec![enough, enough, 1], "packets by each route")?;
+    check(distinct.iter().all(|d| d.1 .0 >= 0xc000), "P-007: a source port below 0xc000")?;
+    check(distinct[0].1 .0 != distinct[1].1 .0, "P-025: the same source port again")?;
+    equal(distinct.iter().map(|d| d.1 .1).collect::<Vec<_>>(), vec![0, 1, 2], "epochs")?;
+    equal(k.counted(&before, Counter::PathReaim)?, 2, "path_reaim_count")
+}
+
+fn a_route_with_few_marks_is_kept(k: &mut Kit<'_>) -> Outcome {
+    let c = k.open(|cfg| set_paths(cfg, 1, 1))?;
+    let enough = u64::from(REROUTE_PKTS);
+    // One in eight is below a quarter; and no judgement is made of fewer packets.
+    let at = routes(k, &c, 4 * enough, |n| n % 8 == 0)?;
+    check(at.iter().all(|r| *r == at[0]), format!("P-025: routes {at:?}"))
+}
+
+fn a_crowded_route_is_not_left_while_packets_are_on_their_way(k: &mut Kit<'_>) -> Outcome {
+    let c = k.warm(|cfg| set_paths(cfg, 1, 1))?;
+    let mut open = k.burst(&c, 1, 2)?;
+    let (first, mut ce_cnt) = (open[0].pxth.epoch(), 0);
+    let last = 3 + 3 * u64::from(REROUTE_PKTS);
+    for n in 3..last {
+        // Another leaves before one is answered: there is always one on its way.
+        open.extend(k.burst(&c, n, 1)?);
+        ce_cnt += 1;
+        k.inject(&c.ack(&open.remove(0)).ce_cnt(ce_cnt))?;
+        let epoch = open[open.len() - 1].pxth.epoch();
+        equal(epoch, first, "P-025: epoch with packets on their way")?;
+    }
+    for sent in open.drain(..) {
+        ce_cnt += 1;
+        k.inject(&c.ack(&sent).ce_cnt(ce_cnt))?;
+    }
+    let sent = k.burst(&c, last, 1)?;
+    equal(sent[0].pxth.epoch(), first.next(), "P-025: epoch after they were answered")
 }
 
 fn a_re_aimed_path_keeps_its_numbers(k: &mut Kit<'_>) -> Outcome {
