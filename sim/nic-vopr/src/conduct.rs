@@ -4,7 +4,7 @@
 //! that arrived for it said. Where those leave room for doubt (how many arrived at once, which of two round trips is the
 //! smallest) the sender has the benefit of it.
 
-use nic_model::transport::path::{PathState, TxPath};
+use nic_model::transport::path::TxPath;
 use nic_model::transport::path_set::PathSet;
 use nic_model::transport::window::Mark;
 use nic_model::wire::packet::Ack;
@@ -29,6 +29,8 @@ pub(crate) struct Limits {
     pub ack_delay_ps: u64,
     /// Bit p: port p has a link, and is one of the connection's planes.
     pub linked: u16,
+    /// Bit i: path i is switched off.
+    pub denied: u16,
 }
 
 /// A path as it was after the last event.
@@ -40,7 +42,6 @@ struct Seen {
     plane: u8,
     epoch: u8,
     reaims: u32,
-    is_denied: bool,
     /// An acknowledgement of the present epoch arrived.
     is_acked: bool,
     /// One arrived just now.
@@ -57,7 +58,6 @@ impl Seen {
             plane: path.plane,
             epoch: path.epoch,
             reaims: path.stats.reaim_count,
-            is_denied: path.state == PathState::Denied,
             is_acked: path.rtt.srtt_ps().is_some(),
             is_news: false,
             reaimed_at_ps: None,
@@ -165,7 +165,7 @@ impl Conduct {
                 if span > limits.cap_pkts.min(SACK_BITS) || in_flight > cwnd {
                     is_wrong(format!("has {in_flight} over {span} in flight, window {cwnd}"));
                 }
-                if before.is_denied && now.is_denied {
+                if number < 16 && limits.denied >> number & 1 == 1 {
                     is_wrong("is switched off and carries something new".into());
                 }
                 let new = (0..now.next.distance_from(before.next)).filter_map(|i| path.window.entry(before.next + i));

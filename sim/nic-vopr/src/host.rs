@@ -98,6 +98,8 @@ pub struct Host {
     linked: u16,
     /// Per connection: planes that it does without.
     down: Vec<u16>,
+    /// Per connection, bit i: path i is switched off.
+    denied: Vec<u16>,
     /// Per connection: its queues are paused.
     is_paused: Vec<bool>,
     /// Posted while paused, and not to be begun before that ends.
@@ -138,6 +140,7 @@ impl Host {
             linked: u16::MAX,
             down: vec![0; plan.conns.len()],
             ended_at_ps: vec![0; plan.conns.len()],
+            denied: vec![0; plan.conns.len()],
             is_paused: vec![false; plan.conns.len()],
             is_held: vec![false; plan.expected.len()],
             calm_ps,
@@ -429,8 +432,13 @@ impl Host {
             // A connection that is not there, or has no such path, is left alone.
             let Some(conn) = conn else { continue };
             match act {
-                Act::Deny { path, .. } => drop(nic.deny_path(now, conn, path, true)),
-                Act::Permit { path, .. } => drop(nic.deny_path(now, conn, path, false)),
+                Act::Deny { conn: index, path } => {
+                    self.denied[index] |= u16::from(nic.deny_path(now, conn, path, true)) << path;
+                }
+                Act::Permit { conn: index, path } => {
+                    nic.deny_path(now, conn, path, false);
+                    self.denied[index] &= !(1 << path);
+                }
                 Act::Pause { conn: index } => self.is_paused[index] = nic.modify(conn, ConnState::Sqd),
                 Act::Resume { conn: index } => {
                     nic.modify(conn, ConnState::Rts);
@@ -687,7 +695,11 @@ impl Host {
             let nic = self.card.nic();
             let is_alive = nic.conn_state(conn).is_some_and(|s| !matches!(s, ConnState::Init | ConnState::Error));
             let Some(paths) = nic.paths(conn).filter(|_| is_alive) else { continue };
-            let limits = Limits { linked: self.linked & self.limits[index].linked, ..self.limits[index] };
+            let limits = Limits {
+                linked: self.linked & self.limits[index].linked,
+                denied: self.denied[index],
+                ..self.limits[index]
+            };
             if let Some(what) = self.conduct[index].check(now_ps, paths, &limits) {
                 self.violate(now_ps, format!("connection {index} {what}"));
             }
@@ -713,6 +725,7 @@ fn limits(plan: &ConnPlan) -> Limits {
         pmtu_bytes: 1 << plan.pmtu_log2,
         ack_delay_ps: transport.ack_delay_ps,
         linked: ((1u32 << planes) - 1) as u16,
+        denied: 0,
     }
 }
 
