@@ -31,6 +31,8 @@ pub(crate) struct PlaneHealth {
     is_peer_up: bool,
     good_probes: u8,
     is_probe_out: bool,
+    /// Epoch of the last probe: the path by which it asks may have taken another route when the answer comes.
+    probe_epoch: u8,
     probed_at: Time,
 }
 
@@ -48,8 +50,14 @@ pub(crate) struct ConnPlanes {
 
 impl ConnPlanes {
     pub fn new(count: usize) -> Self {
-        let up =
-            PlaneHealth { is_up: true, is_peer_up: true, good_probes: 0, is_probe_out: false, probed_at: Time::ZERO };
+        let up = PlaneHealth {
+            is_up: true,
+            is_peer_up: true,
+            good_probes: 0,
+            is_probe_out: false,
+            probe_epoch: 0,
+            probed_at: Time::ZERO,
+        };
         Self { health: alloc::vec![up; count], report_seq: 0, peer_seq: None, repeats: 0, next_at: Time::NEVER }
     }
 
@@ -254,6 +262,7 @@ impl Connection {
     pub fn build_plane_probe(&mut self, core: &Core, now: Time, plane: u8) -> Option<Packet> {
         let first = self.paths.get(0)?;
         let (epoch, snd_nxt) = ((first.epoch + PROBE_EPOCH) & 15, first.window.nxt());
+        self.planes.health.get_mut(usize::from(plane))?.probe_epoch = epoch;
         let sport = self.draw_port();
         let mut packet = self.control_packet(core, now, plane, sport);
         packet.body = Body::ProbeReq { snd_nxt, cookie: packet.tx_ts.0 };
@@ -263,12 +272,11 @@ impl Connection {
 
     /// An answer to a probe arrived that says it was sent by `plane` in `epoch` of path `index`.
     pub fn on_plane_probe_answer(&mut self, core: &mut Core, now: Time, index: usize, plane: u8, epoch: u8) {
-        let Some(path) = self.paths.get(index) else { return };
         let at = usize::from(plane);
-        if (path.epoch + PROBE_EPOCH) & 15 != epoch || self.planes.is_usable(core, at) {
+        if index != 0 || self.planes.is_usable(core, at) {
             return;
         }
-        let Some(h) = self.planes.health.get_mut(at) else { return };
+        let Some(h) = self.planes.health.get_mut(at).filter(|h| h.probe_epoch == epoch) else { return };
         if !core::mem::take(&mut h.is_probe_out) {
             return;
         }

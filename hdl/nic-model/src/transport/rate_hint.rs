@@ -283,7 +283,7 @@ impl HintEngine {
         } else if marks * consts::HINT_MARKED_PKTS > pkts {
             // Half of what is above 1 goes at once.
             let above = self.eta_q8.saturating_sub(256);
-            (self.eta_q8 - above.div_ceil(2) - consts::HINT_ETA_FALL_Q8).max(rules.eta_min_q8)
+            (self.eta_q8 - above.div_ceil(2)).saturating_sub(consts::HINT_ETA_FALL_Q8).max(rules.eta_min_q8)
         } else {
             (self.eta_q8 + 1).min(rules.eta_max_q8.min(256).max(self.eta_q8))
         };
@@ -460,6 +460,22 @@ mod tests {
         engine.remove(ids[1]);
         assert_eq!((engine.tell(ids[0]).1, engine.active_count()), (50_000, 2));
         assert_eq!((engine.add(1, 0), engine.tell(ids[1]).1), (ids[1], 33_333), "what it would have");
+    }
+
+    #[test]
+    fn eta_falls_to_the_smallest_that_can_be_set_and_no_further() {
+        for eta_min_q8 in [1, 3, 4, 200] {
+            let rules = HintRules { eta_q8: 249, eta_min_q8, eta_max_q8: 512, window_ps: 20 * US };
+            let mut engine = HintEngine::new(100_000, rules);
+            (0..2).for_each(|_| _ = engine.add(1, 0));
+            // 2.5 kB each 200 ns from both are twice the line.
+            for step in 0..20_000 {
+                for index in 0..2 {
+                    engine.on_data(Time(step * US / 5), index, &Inbound { is_marked: true, ..packet(2_500) });
+                }
+            }
+            assert_eq!(engine.eta_q8(), eta_min_q8);
+        }
     }
 
     #[test]

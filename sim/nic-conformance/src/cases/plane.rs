@@ -46,6 +46,7 @@ cases! { "plane":
     "P-031" + "P-036" [Caps::TWO_PORTS.and(Caps::RE_AIM)] a_plane_with_a_path_that_answers_is_kept;
     "P-034" [Caps::RE_AIM] the_last_plane_is_kept_though_nothing_answers;
     "P-035" [Caps::TWO_PORTS.and(Caps::LINK).and(Caps::RE_AIM).and(Caps::BULK)] an_unanswered_probe_begins_the_count_anew;
+    "P-035" + "P-025" [Caps::TWO_PORTS.and(Caps::LINK).and(Caps::RE_AIM).and(Caps::CONGESTION)] a_probe_counts_though_its_path_took_another_route_meanwhile;
     "P-032" [Caps::TWO_PORTS.and(Caps::LINK).and(Caps::RE_AIM).and(Caps::BULK)] a_report_is_repeated_while_the_plane_is_down_and_numbered_anew_after;
     "P-025" + "P-008" [Caps::RE_AIM.and(Caps::CONGESTION)] a_crowded_route_is_left_when_nothing_is_on_its_way;
     "P-025" [Caps::RE_AIM.and(Caps::CONGESTION)] a_route_with_few_marks_is_kept;
@@ -640,6 +641,37 @@ fn an_unanswered_probe_begins_the_count_anew(k: &mut Kit<'_>) -> Outcome {
     k.dut.set_link(1, true)?;
     answer_probes(k, &c, &[true, true, false, true, true, false])?;
     equal(planes_used(k, &c, 10)?, [0], "planes used after two answers, none, and two again")
+}
+
+fn a_probe_counts_though_its_path_took_another_route_meanwhile(k: &mut Kit<'_>) -> Outcome {
+    let c = k.open(|cfg| set_paths(cfg, 1, 2))?;
+    k.dut.set_link(1, false)?;
+    k.collect(RTT)?;
+    k.dut.set_link(1, true)?;
+    let end = k.dut.now() + 100 * MS;
+    let (mut wr_id, mut ce_cnt, mut probes) = (0, 0, 0);
+    let mut is_back = false;
+    while k.dut.now() < end && !is_back {
+        let Some(probe) = k.next(end - k.dut.now())? else { break };
+        is_back = reports(&[probe.clone()]).iter().any(|t| t.1 == 0b11);
+        if probe.opcode != Opcode::ProbeReq || probe.port != 1 {
+            continue;
+        }
+        probes += 1;
+        let mut epochs = Vec::new();
+        for _ in 0..=REROUTE_PKTS {
+            k.post_write(&c, wr_id, 0, 8)?;
+            let sent = k.expect(Opcode::Write, k.at_once())?;
+            epochs.push(sent.pxth.epoch());
+            ce_cnt += 1;
+            k.inject(&c.ack(&sent).ce_cnt(ce_cnt))?;
+            k.completes(&[(wr_id, Status::Ok)])?;
+            wr_id += 1;
+        }
+        check(epochs[0] != epochs[REROUTE_PKTS as usize], "P-025: the path keeps a crowded route")?;
+        k.inject(&c.probe_rsp(&probe))?;
+    }
+    check(is_back, format!("P-035: {probes} answered probes did not bring the plane back"))
 }
 
 fn a_report_is_repeated_while_the_plane_is_down_and_numbered_anew_after(k: &mut Kit<'_>) -> Outcome {

@@ -22,6 +22,8 @@ cases! { "waiting":
     "R-031" + "E-002" [Caps::READ.and(Caps::PROBE)] a_peer_that_answers_no_probe_is_given_up_and_the_rest_flushed;
     "R-031" [Caps::READ.and(Caps::PROBE)] the_probes_take_the_paths_in_turn;
     "R-031" + "P-020" [Caps::READ.and(Caps::PROBE).and(Caps::RE_AIM)] the_third_probe_in_a_row_takes_another_route;
+    "R-031" + "P-036" [Caps::READ.and(Caps::PROBE).and(Caps::RE_AIM).and(Caps::TWO_PORTS)] a_peer_is_not_given_up_while_a_plane_was_not_tried;
+    "R-030" [Caps::READ.and(Caps::PROBE).and(Caps::RTT)] a_round_trip_that_was_never_measured_may_be_long;
     "R-031" + "M-034" [Caps::CREDIT.and(Caps::SEND).and(Caps::PROBE)] a_peer_that_grants_no_credit_and_answers_no_probe_is_given_up;
     "R-030" + "M-034" [Caps::CREDIT.and(Caps::SEND).and(Caps::PROBE)] a_peer_that_grants_no_credit_and_answers_probes_is_waited_for;
 }
@@ -171,6 +173,35 @@ fn the_third_probe_in_a_row_takes_another_route(k: &mut Kit<'_>) -> Outcome {
     k.inject(&c.probe_rsp(&probe))?;
     let next = probe_after(k, WAIT)?;
     equal((next.sport, next.pxth.epoch()), (probe.sport, probe.pxth.epoch()), "route after an answer")
+}
+
+fn a_peer_is_not_given_up_while_a_plane_was_not_tried(k: &mut Kit<'_>) -> Outcome {
+    // All paths begin on plane 0, which from now on swallows what it gets.
+    let (c, id) = owed(k, 8, |cfg| {
+        set_paths(cfg, 12, 1);
+        cfg.transport.retry_limit = 2;
+    })?;
+    let probe = loop {
+        let probe = probe_after(k, WAIT)?;
+        if probe.port == 1 {
+            break probe;
+        }
+    };
+    k.inject(&c.probe_rsp(&probe))?;
+    k.silence(WAIT - MS)?;
+    k.inject(&c.read_rsp(0, id, 0, 8, b"answered"))?;
+    k.ack()?;
+    k.completes(&[(1, Status::Ok)]).map(|_| ())
+}
+
+fn a_round_trip_that_was_never_measured_may_be_long(k: &mut Kit<'_>) -> Outcome {
+    let rto = 20 * MS;
+    let c = k.open(|cfg| cfg.transport.rto_init_ps = rto * NS_PS)?;
+    k.post(&c, read(k, 1, 8))?;
+    let request = k.expect(Opcode::ReadReq, k.at_once())?;
+    // The receiver cannot say how long it held this back, so nothing is learnt of the round trip.
+    k.inject(&c.ack(&request).hold(u16::MAX))?;
+    probe_after(k, 4 * rto).map(|_| ())
 }
 
 /// A warm connection without credit that has a SEND to send, and asks for credit seldom.
