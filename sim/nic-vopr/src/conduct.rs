@@ -64,6 +64,13 @@ impl Seen {
         }
     }
 
+    /// True when a path that was like this may have taken another route between two bursts: all that it had sent is
+    /// acknowledged (`una` comes next), and the first packet by the new route has left.
+    fn left_crowded_route(&self, now: &Seen, una: Psn) -> bool {
+        let is_drained = una.distance_from(self.next) <= now.next.distance_from(self.next);
+        now.reaims == self.reaims.wrapping_add(1) && now.plane == self.plane && now.next != self.next && is_drained
+    }
+
     /// What is wrong with the route of a path that was like this and is now like that, if anything.
     fn route_to(&self, now: &Seen) -> Option<String> {
         let turns = now.reaims.wrapping_sub(self.reaims);
@@ -141,7 +148,9 @@ impl Conduct {
             self.is_heard |= now.is_acked;
             let before = self.paths[number];
             (now.is_acked, now.reaimed_at_ps) = (before.is_acked, before.reaimed_at_ps);
-            if before.reaims != now.reaims {
+            if before.left_crowded_route(&now, path.window.una()) {
+                // The window and the round trip are those of the route before (P-025).
+            } else if before.reaims != now.reaims {
                 (now.is_acked, now.reaimed_at_ps) = (false, Some(now_ps));
             }
             let mut is_wrong = |what: String| wrong = Some(format!("path {number} {what}"));
