@@ -129,7 +129,12 @@ impl Conduct {
         let Some((seq, mbps)) = ack.hint.filter(|(_, mbps)| *mbps != 0) else { return };
         match &mut self.hint {
             Some(hint) if hint.seq != seq && !hint.seq.is_before(seq) => {}
-            Some(hint) => (hint.seq, hint.mbps, hint.at_ps) = (seq, mbps.into(), now_ps),
+            Some(hint) => {
+                // Up to now the former rate held.
+                let filled = i128::from(hint.mbps) * i128::from(now_ps - hint.filled_at_ps);
+                (hint.tokens, hint.filled_at_ps) = (hint.tokens.saturating_add(filled), now_ps);
+                (hint.seq, hint.mbps, hint.at_ps) = (seq, mbps.into(), now_ps);
+            }
             None => {
                 self.hint =
                     Some(Hint { seq, mbps: mbps.into(), at_ps: now_ps, filled_at_ps: now_ps, tokens: i128::MAX })
