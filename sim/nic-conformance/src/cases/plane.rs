@@ -653,7 +653,7 @@ fn a_probe_counts_though_its_path_took_another_route_meanwhile(k: &mut Kit<'_>) 
     let mut is_back = false;
     while k.dut.now() < end && !is_back {
         let Some(probe) = k.next(end - k.dut.now())? else { break };
-        is_back = reports(&[probe.clone()]).iter().any(|t| t.1 == 0b11);
+        is_back = reports(std::slice::from_ref(&probe)).iter().any(|t| t.1 == 0b11);
         if probe.opcode != Opcode::ProbeReq || probe.port != 1 {
             continue;
         }
