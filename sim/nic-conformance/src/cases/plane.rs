@@ -50,6 +50,7 @@ cases! { "plane":
     "P-032" [Caps::TWO_PORTS.and(Caps::LINK).and(Caps::RE_AIM).and(Caps::BULK)] a_report_is_repeated_while_the_plane_is_down_and_numbered_anew_after;
     "P-025" + "P-008" [Caps::RE_AIM.and(Caps::CONGESTION)] a_crowded_route_is_left_when_nothing_is_on_its_way;
     "P-025" [Caps::RE_AIM.and(Caps::CONGESTION)] a_route_with_few_marks_is_kept;
+    "P-025" + "R-005" [Caps::RE_AIM.and(Caps::CONGESTION)] an_answer_of_sixteen_routes_ago_proves_nothing;
     "P-025" + "P-003" [Caps::RE_AIM.and(Caps::CONGESTION)] a_crowded_route_is_not_left_while_packets_are_on_their_way;
     "P-040" [Caps::BOOTSTRAP] an_unanswered_opening_is_repeated_with_doubling_waits_and_given_up;
 }
@@ -157,6 +158,37 @@ fn a_crowded_route_is_not_left_while_packets_are_on_their_way(k: &mut Kit<'_>) -
     }
     let sent = k.burst(&c, last, 1)?;
     equal(sent[0].pxth.epoch(), first.next(), "P-025: epoch after they were answered")
+}
+
+fn an_answer_of_sixteen_routes_ago_proves_nothing(k: &mut Kit<'_>) -> Outcome {
+    let c = k.open(|cfg| set_paths(cfg, 1, 1))?;
+    k.post_write(&c, 0, 0, 8)?;
+    let old = k.expect(Opcode::Write, k.at_once())?;
+    k.advance(RTT)?;
+    k.inject(&c.ack(&old).ce_cnt(1))?;
+    k.completes(&[(0, Status::Ok)])?;
+    let enough = u64::from(REROUTE_PKTS);
+    let (mut ce_cnt, mut epochs, mut sent) = (1, Vec::new(), None);
+    for n in 1..=16 * enough {
+        k.post_write(&c, n, 0, 8)?;
+        let next = k.expect(Opcode::Write, k.at_once())?;
+        epochs.push(next.pxth.epoch().get());
+        if n < 16 * enough {
+            ce_cnt += 1;
+            k.advance(RTT)?;
+            k.inject(&c.ack(&next).ce_cnt(ce_cnt))?;
+            k.completes(&[(n, Status::Ok)])?;
+        }
+        sent = Some(next);
+    }
+    epochs.dedup();
+    equal(epochs, (0..=16u8).map(|n| n % 16).collect::<Vec<_>>(), "epochs")?;
+    // Its epoch is the present one again; what it was sent for is long acknowledged, and what is out was sent after it.
+    k.inject(&c.ack(&old).dup())?;
+    k.silence(2 * RTT)?;
+    let sent = sent.ok_or_else(|| Failure::new("nothing was sent"))?;
+    k.inject(&c.ack(&sent).ce_cnt(ce_cnt))?;
+    k.completes(&[(16 * enough, Status::Ok)]).map(|_| ())
 }
 
 fn a_re_aimed_path_keeps_its_numbers(k: &mut Kit<'_>) -> Outcome {
