@@ -323,19 +323,31 @@ impl Connection {
     /// The connection goes into error: everything asked for and not done is flushed. The oldest incomplete message of
     /// `stream` (an index; else of the first stream that has one) carries `status`.
     pub fn fail(&mut self, core: &mut Core, status: Status, stream: Option<usize>) {
-        if self.state == ConnState::Error {
-            return;
+        if self.state != ConnState::Error {
+            self.enter_error(core, status);
+            self.clear(core, status, stream);
         }
+    }
+
+    /// The same over a receive: the oldest one of `stream` (an index) carries `status`.
+    pub fn fail_receiving(&mut self, core: &mut Core, status: Status, stream: usize) {
+        if self.state != ConnState::Error {
+            self.enter_error(core, status);
+            self.flush_responder(core, status, Some(stream));
+            self.clear(core, Status::WrFlush, None);
+        }
+    }
+
+    fn enter_error(&mut self, core: &mut Core, status: Status) {
         self.state = ConnState::Error;
         core.counters.count(Counter::ConnErrors);
         core.event(Event::ConnError { conn: ConnId(self.index), status });
-        self.clear(core, status, stream);
     }
 
     /// Flushes both queues and forgets what is outstanding.
     pub fn clear(&mut self, core: &mut Core, status: Status, stream: Option<usize>) {
         self.flush_requester(core, status, stream);
-        self.flush_responder(core);
+        self.flush_responder(core, Status::WrFlush, None);
         self.parked.clear();
         for i in 0..self.paths.len() {
             if let Some(path) = self.paths.get_mut(i) {

@@ -101,7 +101,7 @@ impl Connection {
         let sent = self.paths.get_mut(index).and_then(|p| p.send_redundant(now, psn, &self.cfg.transport));
         let Some(desc) = sent else { return false };
         self.is_marker_owed = true;
-        let is_made = self.data_frame(core, now, index, psn, &desc, Way::Again, mem, out);
+        let is_made = self.data_frame(core, now, index, psn, &desc, Way::Copy, mem, out);
         core.counters.add(Counter::TxRedundant, is_made.into());
         is_made
     }

@@ -17,6 +17,7 @@ pub mod conn_config;
 pub mod counters;
 
 /// Host memory.
+mod local_memory;
 pub mod memory;
 
 /// Memory regions.

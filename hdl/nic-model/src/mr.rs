@@ -26,6 +26,8 @@ pub struct Mr {
 #[derive(Clone, Debug, Default)]
 pub struct MrTable {
     rows: Vec<Option<Mr>>,
+    /// Regions taken away or replaced so far.
+    losses: u64,
 }
 
 impl MrTable {
@@ -37,12 +39,19 @@ impl MrTable {
         }
     }
 
+    /// How many regions were taken away or replaced so far: while it stands still, what was found once is still right.
+    #[inline]
+    pub const fn losses(&self) -> u64 {
+        self.losses
+    }
+
     /// Sets row `index` and returns its key.
     pub fn set(&mut self, index: u32, mr: Option<Mr>) -> Rkey {
         let at = index as usize;
         if at >= self.rows.len() {
             self.rows.resize(at + 1, None);
         }
+        self.losses += u64::from(self.rows[at].is_some());
         self.rows[at] = mr;
         Rkey::new(index << 8 | mr.map_or(0, |mr| mr.key.into()))
     }
@@ -59,6 +68,7 @@ impl MrTable {
         match self.rows.get_mut((rkey.get() >> 8) as usize) {
             Some(row) if row.is_some_and(|mr| mr.key == rkey.get() as u8 && pd.is_none_or(|pd| pd == mr.pd)) => {
                 *row = None;
+                self.losses += 1;
                 true
             }
             _ => false,
@@ -125,5 +135,8 @@ mod tests {
         assert_eq!(table.resolve(rkey, Pd::new(3), 0, 0, 8), Err(NakReason::Rkey));
         assert_eq!(table.register(Mr { key: 2, ..mr }).get(), 2);
         assert_eq!(table.resolve(rkey, Pd::new(3), 0, 0, 8), Err(NakReason::Rkey), "the old key");
+        assert_eq!(table.losses(), 1, "neither what failed nor a new region takes one away");
+        table.set(0, Some(mr));
+        assert_eq!(table.losses(), 2, "the one that was there");
     }
 }

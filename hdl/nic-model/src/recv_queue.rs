@@ -15,6 +15,8 @@ pub(crate) struct Recv {
     pub wr: RecvWr,
     /// Bus address of its memory.
     pub iova: u64,
+    /// Regions that had been taken away when it was found.
+    pub losses: u64,
     is_done: bool,
 }
 
@@ -65,8 +67,8 @@ impl RecvQueue {
     }
 
     /// Posts a receive.
-    pub fn post(&mut self, wr: RecvWr, iova: u64) {
-        let recv = Recv { wr, iova, is_done: false };
+    pub fn post(&mut self, wr: RecvWr, iova: u64, losses: u64) {
+        let recv = Recv { wr, iova, losses, is_done: false };
         match wr.tag {
             None => self.ordered.push_back(recv),
             Some(tag) => {
@@ -99,6 +101,17 @@ impl RecvQueue {
         match at {
             RecvRef::Ordinal(rsn) => self.by_ordinal(rsn).ok().flatten(),
             RecvRef::Tagged(id) => self.tagged.iter().find(|t| t.0 == id).map(|t| &t.2),
+        }
+    }
+
+    /// The memory of a receive was found anew.
+    pub fn found(&mut self, at: RecvRef, iova: u64, losses: u64) {
+        let recv = match at {
+            RecvRef::Ordinal(rsn) => self.ordered.get_mut(rsn.distance_from(self.base) as usize),
+            RecvRef::Tagged(id) => self.tagged.iter_mut().find(|t| t.0 == id).map(|t| &mut t.2),
+        };
+        if let Some(recv) = recv {
+            (recv.iova, recv.losses) = (iova, losses);
         }
     }
 
@@ -162,7 +175,7 @@ mod tests {
     fn receives_are_found_by_ordinal_across_the_wrap_and_leave_in_order() {
         let first = Rsn::new(0xff_ffff);
         let mut q = RecvQueue::new(first);
-        (0..3).for_each(|i| q.post(wr(i, None), i));
+        (0..3).for_each(|i| q.post(wr(i, None), i, 0));
         assert_eq!((q.limit(), q.is_used_up()), (Rsn::new(2), false));
         assert_eq!(q.by_ordinal(Rsn::new(0)).map(|r| r.map(|r| r.wr.wr_id)), Ok(Some(1)));
         assert!(matches!(q.by_ordinal(Rsn::new(2)), Ok(None)), "not posted");
@@ -181,8 +194,8 @@ mod tests {
     #[test]
     fn a_tagged_receive_is_taken_once_in_order_of_posting() {
         let mut q = RecvQueue::new(Rsn::new(0));
-        q.post(wr(1, Some(TagMatch { bits: 0x10, ignore: 0x0f })), 0);
-        q.post(wr(2, Some(TagMatch { bits: 0x12, ignore: 0 })), 0);
+        q.post(wr(1, Some(TagMatch { bits: 0x10, ignore: 0x0f })), 0, 0);
+        q.post(wr(2, Some(TagMatch { bits: 0x12, ignore: 0 })), 0, 0);
         assert!(q.by_tag(0x20).is_none());
         let (first, recv) = q.by_tag(0x12).expect("the wild one");
         assert_eq!(recv.wr.wr_id, 1);

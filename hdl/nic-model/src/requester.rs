@@ -11,6 +11,7 @@ use crate::connection::{ConnState, Connection};
 use crate::core::Core;
 use crate::footprint::{of_queue, of_vec};
 use crate::foresee::Fetch;
+use crate::local_memory::check_local;
 use crate::memory::HostMemory;
 use crate::responder::Refusal;
 use crate::slab::Slab;
@@ -22,9 +23,8 @@ use crate::wire::packet::{Body, BufferPart, Message, ReadPart, Remote};
 use crate::work::{PostError, SendOp, SendWr};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use nic_spec::consts::MSG_BYTES_MAX;
 use nic_spec::csr::stats::Counter;
-use nic_spec::desc::{Status, ACCESS_LOCAL_WRITE};
+use nic_spec::desc::Status;
 use nic_spec::num::{Msn, Rkey, Rsn, RsnLimit};
 use nic_spec::wire::{AtomicOp, NakReason};
 
@@ -42,7 +42,9 @@ pub(crate) struct TxMessage {
     mseq: Msn,
     rsn: Rsn,
     /// Bus address of the local memory.
-    iova: u64,
+    pub iova: u64,
+    /// Regions that had been taken away when it was found.
+    pub losses: u64,
     pub wr: SendWr,
     /// Bytes of the answer to come, or 1 for an answer without bytes.
     answer_left: u32,
@@ -125,8 +127,8 @@ pub(crate) struct Place {
     pub is_last: bool,
     /// Bus address of its payload.
     pub iova: Option<u64>,
-    /// Key and address by which the peer reads it; they may have been taken away since.
-    pub remote: Option<(Rkey, u64)>,
+    /// Regions that had been taken away when it was found.
+    pub losses: u64,
 }
 
 /// Why a stream has no packet now.
@@ -440,11 +442,12 @@ impl Connection {
         let (wr, iova) = check_local(wr, core, pd).map_err(|status| {
             s.queue.pop_front();
             // The bad request becomes a message so that it completes in its place.
-            let slot = r.messages.insert(TxMessage::new(wr, stream, s.next_mseq, Rsn::new(0), 0));
+            let slot = r.messages.insert(TxMessage::new(wr, stream, s.next_mseq, Rsn::new(0)));
             s.window.push_back(slot);
             Wait::Bad(status)
         })?;
-        let mut m = TxMessage::new(wr, stream, s.next_mseq, if takes_ordinal { s.next_rsn } else { Rsn::new(0) }, iova);
+        let mut m = TxMessage::new(wr, stream, s.next_mseq, if takes_ordinal { s.next_rsn } else { Rsn::new(0) });
+        (m.iova, m.losses) = (iova, core.mrs.losses());
         if m.is_request() {
             let size = r.requests.len();
             let free = (0..size as u16).map(|i| r.next_request_id.wrapping_add(i));
@@ -503,7 +506,7 @@ impl Connection {
         Some((
             message,
             Remote { va: remote.va.wrapping_add(offset), rkey: remote.rkey, dma_len: m.wr.len },
-            Place { stream, is_last, iova: Some(m.iova.wrapping_add(offset)), remote: None },
+            Place { stream, is_last, iova: Some(m.iova.wrapping_add(offset)), losses: m.losses },
         ))
     }
 
@@ -543,7 +546,7 @@ impl Connection {
             SendOp::Flush { remote } => Body::Flush(message, at(remote.va, remote.rkey)),
         };
         let iova = has_payload.then(|| m.iova.wrapping_add(desc.offset.into()));
-        Some((body, Place { stream, is_last: last, iova, remote: None }))
+        Some((body, Place { stream, is_last: last, iova, losses: m.losses }))
     }
 
     /// Index of the stream that a packet belongs to.
@@ -645,18 +648,17 @@ impl Connection {
     ) -> Result<(), Refusal> {
         let slot = self.request_slot(part.read_id).ok_or(Refusal::Nak(NakReason::Stream))?;
         let len = payload.len_bytes();
-        let Some(m) = self.requester.messages.get_mut(slot) else { return Err(Refusal::Nak(NakReason::Stream)) };
+        let Some(m) = self.requester.messages.get(slot) else { return Err(Refusal::Nak(NakReason::Stream)) };
         let is_read = matches!(m.wr.op, SendOp::Read { .. });
         let fits = part.offset.checked_add(len).is_some_and(|end| end <= m.wr.len) && part.len == m.wr.len;
         if !is_read || !fits || len > m.answer_left || (len == 0 && m.wr.len != 0) {
             return Err(Refusal::Nak(NakReason::Mtu));
         }
-        if len > 0 && mem.write(m.iova.wrapping_add(part.offset.into()), payload).is_err() {
-            let stream = usize::from(m.stream);
-            core.counters.count(Counter::DmaWriteError);
-            self.fail(core, Status::LocDma, Some(stream));
-            return Err(Refusal::Drop);
+        let iova = self.landing(core, slot)?;
+        if len > 0 && mem.write(iova.wrapping_add(part.offset.into()), payload).is_err() {
+            return self.landing_fault(core, slot);
         }
+        let Some(m) = self.requester.messages.get_mut(slot) else { return Err(Refusal::Drop) };
         m.answer_left -= len.max(1);
         if let Some(room) = m.room {
             core.reads.give_back(room, len);
@@ -676,17 +678,17 @@ impl Connection {
         mem: &mut dyn HostMemory,
     ) -> Result<(), Refusal> {
         let slot = self.request_slot(id).ok_or(Refusal::Nak(NakReason::Stream))?;
-        let Some(m) = self.requester.messages.get_mut(slot) else { return Err(Refusal::Nak(NakReason::Stream)) };
+        let Some(m) = self.requester.messages.get(slot) else { return Err(Refusal::Nak(NakReason::Stream)) };
         if matches!(m.wr.op, SendOp::Read { .. }) {
             return Err(Refusal::Nak(NakReason::Stream));
         }
-        if mem.write_u64(m.iova, orig).is_err() {
-            let stream = usize::from(m.stream);
-            core.counters.count(Counter::DmaWriteError);
-            self.fail(core, Status::LocDma, Some(stream));
-            return Err(Refusal::Drop);
+        let iova = self.landing(core, slot)?;
+        if mem.write_u64(iova, orig).is_err() {
+            return self.landing_fault(core, slot);
         }
-        m.answer_left = 0;
+        if let Some(m) = self.requester.messages.get_mut(slot) {
+            m.answer_left = 0;
+        }
         self.finish_message(core, slot);
         Ok(())
     }
@@ -712,7 +714,7 @@ impl Connection {
             let rest: Vec<SendWr> = begun.map(|m| m.wr).chain(queue).collect();
             for (n, wr) in rest.iter().enumerate() {
                 let first = n == 0 && culprit == Some(i);
-                if !first {
+                if !first || status == Status::WrFlush {
                     core.counters.count(Counter::WqeFlushed);
                 }
                 let status = if first { status } else { Status::WrFlush };
@@ -726,13 +728,14 @@ impl Connection {
 }
 
 impl TxMessage {
-    fn new(wr: SendWr, stream: usize, mseq: Msn, rsn: Rsn, iova: u64) -> Self {
+    fn new(wr: SendWr, stream: usize, mseq: Msn, rsn: Rsn) -> Self {
         Self {
             wr,
             stream: stream as u16,
             mseq,
             rsn,
-            iova,
+            iova: 0,
+            losses: 0,
             next: 0,
             unacked_pkts: 0,
             is_all_sent: false,
@@ -746,26 +749,6 @@ impl TxMessage {
             rnr_count: 0,
         }
     }
-}
-
-/// The request with its true length, and the bus address of its local memory.
-fn check_local(wr: SendWr, core: &Core, pd: nic_spec::num::Pd) -> Result<(SendWr, u64), Status> {
-    let (len, access) = match wr.op {
-        SendOp::Write { .. } | SendOp::Send { .. } => (wr.len, 0),
-        SendOp::Read { .. } => (wr.len, ACCESS_LOCAL_WRITE),
-        SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. } => (8, ACCESS_LOCAL_WRITE),
-        SendOp::Flush { .. } => return Ok((wr, 0)),
-    };
-    if u64::from(len) > MSG_BYTES_MAX {
-        return Err(Status::LocLen);
-    }
-    let wr = SendWr { len, ..wr };
-    if len == 0 {
-        return Ok((wr, 0));
-    }
-    let key = Rkey::new(wr.local.lkey.get());
-    let iova = core.mrs.resolve(key, pd, access, wr.local.va, len.into()).map_err(|_| Status::LocProt)?;
-    Ok((wr, iova))
 }
 
 fn atomic_body(
@@ -789,7 +772,7 @@ mod tests {
         let id = nic_spec::num::Qpn::new(1);
         let mut r = Requester::new(&ConnConfig::new(id, id));
         let wr = SendWr::new(0, SendOp::Write { remote: Default::default(), imm: None }, Default::default(), 8);
-        let message = |mseq| TxMessage::new(wr, 0, Msn::new(mseq), Rsn::new(0), 0);
+        let message = |mseq| TxMessage::new(wr, 0, Msn::new(mseq), Rsn::new(0));
         let slots = [0, 1].map(|n| r.messages.insert(message(n)));
         slots.iter().zip([100, 150]).for_each(|(slot, until)| _ = r.hold(*slot, Time(until)));
         let held = |now| slots.map(|slot| r.is_held(&Desc { slot, ..Desc::default() }, Time(now)));

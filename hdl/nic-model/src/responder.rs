@@ -21,7 +21,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use nic_spec::csr::stats::Counter;
 use nic_spec::desc::{Status, ACCESS_LOCAL_WRITE, ACCESS_REMOTE_ATOMIC, ACCESS_REMOTE_READ, ACCESS_REMOTE_WRITE};
-use nic_spec::num::{Msn, Rkey, RsnLimit};
+use nic_spec::num::{Msn, Pd, Rkey, RsnLimit};
 use nic_spec::wire::{AtomicOp, NakReason};
 
 /// Why a packet was not taken.
@@ -76,8 +76,8 @@ struct RxMessage {
 /// What is carried out when the message's turn comes.
 #[derive(Clone, Copy, Debug)]
 enum Deferred {
-    Read { id: u16, remote: Remote, iova: u64 },
-    Atomic { id: u16, op: AtomicOp, iova: u64, swap_add: u64, compare: u64 },
+    Read { id: u16, remote: Remote, iova: u64, losses: u64 },
+    Atomic { id: u16, op: AtomicOp, rkey: Rkey, va: u64, swap_add: u64, compare: u64 },
 }
 
 /// The receiving half of a stream.
@@ -98,8 +98,23 @@ pub(crate) struct RxStream {
 /// An answer under way.
 #[derive(Clone, Copy, Debug)]
 enum Answer {
-    Read { id: u16, stream: u16, remote: Remote, iova: u64, next: u32, unacked_pkts: u32, is_all_sent: bool },
-    Atomic { id: u16, stream: u16, op: AtomicOp, orig: u64 },
+    Read {
+        id: u16,
+        stream: u16,
+        remote: Remote,
+        iova: u64,
+        /// Regions that had been taken away when its memory was found.
+        losses: u64,
+        next: u32,
+        unacked_pkts: u32,
+        is_all_sent: bool,
+    },
+    Atomic {
+        id: u16,
+        stream: u16,
+        op: AtomicOp,
+        orig: u64,
+    },
 }
 
 /// The responder of a connection.
@@ -252,19 +267,30 @@ impl Responder {
     /// As [`Connection::describe`] for answers.
     pub fn describe(&self, desc: &Desc) -> Option<(Body, Place)> {
         Some(match *self.answers.get(desc.slot)? {
-            Answer::Read { id, stream, remote, iova, .. } => {
+            Answer::Read { id, stream, remote, iova, losses, .. } => {
                 let len = remote.dma_len;
                 let is_last = desc.offset + u32::from(desc.len) == len;
                 let body = Body::ReadRsp(ReadPart { read_id: id, offset: desc.offset, len });
-                let at = |base: u64| base.wrapping_add(desc.offset.into());
-                let (iova, remote) = (Some(at(iova)), Some((remote.rkey, at(remote.va))));
-                (body, Place { stream, is_last, iova, remote })
+                (body, Place { stream, is_last, iova: Some(iova.wrapping_add(desc.offset.into())), losses })
             }
             Answer::Atomic { id, stream, op, orig } => {
                 let body = Body::AtomicRsp { op, atomic_id: id, orig };
-                (body, Place { stream, is_last: true, iova: None, remote: None })
+                (body, Place { stream, is_last: true, iova: None, losses: 0 })
             }
         })
+    }
+
+    /// Where the memory of the answer to a read lies, after a region was taken away; `None` when it was that one.
+    pub fn find_answer(&mut self, core: &Core, slot: u32, pd: Pd) -> Option<u64> {
+        let Some(Answer::Read { remote, iova, losses, .. }) = self.answers.get_mut(slot) else { return None };
+        *iova = core.mrs.resolve(remote.rkey, pd, ACCESS_REMOTE_READ, remote.va, remote.dma_len.into()).ok()?;
+        *losses = core.mrs.losses();
+        Some(*iova)
+    }
+
+    /// The receives of a stream.
+    pub fn receives(&mut self, stream: usize) -> &mut RecvQueue {
+        &mut self.streams[stream].recvs
     }
 
     /// A packet of an answer was acknowledged.
@@ -323,7 +349,7 @@ impl Connection {
             found.map_err(|_| PostError::LocalProtection)?
         };
         let may_wait = s.recvs.is_used_up() && wr.tag.is_none();
-        s.recvs.post(wr, iova);
+        s.recvs.post(wr, iova, core.mrs.losses());
         if wr.tag.is_none() {
             (s.has_credit, s.is_credit_new) = (true, true);
             self.responder.has_credit = true;
@@ -364,15 +390,16 @@ impl Connection {
             Body::Send(m, b) => self.place_send(core, stream, m, b, &p.payload, mem)?,
             Body::ReadReq(m, r, part) => {
                 let iova = self.remote_memory(core, r.rkey, ACCESS_REMOTE_READ, r.va, r.dma_len)?;
-                self.defer(stream, m, Kind::Read, Some(Deferred::Read { id: part.read_id, remote: *r, iova }))?;
+                let what = Deferred::Read { id: part.read_id, remote: *r, iova, losses: core.mrs.losses() };
+                self.defer(stream, m, Kind::Read, Some(what))?;
             }
             Body::AtomicReq { message, va, rkey, swap_add, compare, op, atomic_id } => {
-                let iova = self.remote_memory(core, *rkey, ACCESS_REMOTE_ATOMIC, *va, 8)?;
+                self.remote_memory(core, *rkey, ACCESS_REMOTE_ATOMIC, *va, 8)?;
                 if va % 8 != 0 {
                     return Err(NakReason::Range.into());
                 }
                 let (id, op, swap_add, compare) = (*atomic_id, *op, *swap_add, *compare);
-                let what = Deferred::Atomic { id, op, iova, swap_add, compare };
+                let what = Deferred::Atomic { id, op, rkey: *rkey, va: *va, swap_add, compare };
                 self.defer(stream, message, Kind::Atomic, Some(what))?;
             }
             Body::Flush(m, r) => {
@@ -439,17 +466,21 @@ impl Connection {
         if b.offset.checked_add(len).is_none_or(|end| end > b.len) {
             return Err(NakReason::Mtu.into());
         }
-        let (recv, wr_len, iova) = match (s.ring[at].recv, m.tag) {
-            (Some(taken), _) => s.recvs.get(taken).map(|r| (taken, r.wr.len, r.iova)).ok_or(NakReason::Stream)?,
-            (None, Some(tag)) => s.recvs.by_tag(tag).map(|(at, r)| (at, r.wr.len, r.iova)).ok_or(NakReason::Rnr)?,
+        let (recv, r) = match (s.ring[at].recv, m.tag) {
+            (Some(taken), _) => s.recvs.get(taken).map(|r| (taken, r)).ok_or(NakReason::Stream)?,
+            (None, Some(tag)) => s.recvs.by_tag(tag).ok_or(NakReason::Rnr)?,
             (None, None) => match s.recvs.by_ordinal(m.rsn) {
-                Ok(Some(r)) => (RecvRef::Ordinal(m.rsn), r.wr.len, r.iova),
+                Ok(Some(r)) => (RecvRef::Ordinal(m.rsn), r),
                 Ok(None) => return Err(NakReason::Rnr.into()),
                 Err(()) => return Err(NakReason::Stream.into()),
             },
         };
-        if b.len > wr_len {
+        if b.len > r.wr.len {
             return Err(NakReason::Mtu.into());
+        }
+        let (mut iova, losses) = (r.iova, r.losses);
+        if len > 0 && losses != core.mrs.losses() {
+            iova = self.find_receive(core, stream, recv)?;
         }
         if len > 0 && mem.write(iova.wrapping_add(b.offset.into()), payload).is_err() {
             return self.write_fault(core);
@@ -581,12 +612,13 @@ impl Connection {
         core.counters.count(Counter::RxMessages);
         match e.deferred.and_then(|slot| self.responder.deferred.remove(slot)) {
             None => {}
-            Some(Deferred::Read { id: read_id, remote, iova }) => {
+            Some(Deferred::Read { id: read_id, remote, iova, losses }) => {
                 let answer = Answer::Read {
                     id: read_id,
                     stream: id,
                     remote,
                     iova,
+                    losses,
                     next: 0,
                     unacked_pkts: 0,
                     is_all_sent: false,
@@ -595,7 +627,12 @@ impl Connection {
                 self.responder.queue.push_back(slot);
                 self.activate(core);
             }
-            Some(Deferred::Atomic { id: atomic_id, op, iova, swap_add, compare }) => {
+            Some(Deferred::Atomic { id: atomic_id, op, rkey, va, swap_add, compare }) => {
+                // It may have waited for its turn, and the region be gone.
+                let Ok(iova) = self.remote_memory(core, rkey, ACCESS_REMOTE_ATOMIC, va, 8) else {
+                    self.fail(core, Status::LocProt, None);
+                    return false;
+                };
                 let Ok(orig) = mem.read_u64(iova) else {
                     core.counters.count(Counter::DmaReadError);
                     self.fail(core, Status::LocDma, None);
@@ -628,15 +665,17 @@ impl Connection {
         true
     }
 
-    /// Gives back every posted receive.
-    pub fn flush_responder(&mut self, core: &mut Core) {
+    /// Gives back every posted receive; the oldest one of stream `culprit` (an index) with `status`, the rest as flushed.
+    pub fn flush_responder(&mut self, core: &mut Core, status: Status, culprit: Option<usize>) {
         for i in 0..self.responder.streams.len() {
             let s = &mut self.responder.streams[i];
             let (id, cq) = (s.cfg.id, s.cfg.rq_cq);
             s.ring.clear();
-            for wr in s.recvs.flush() {
-                core.counters.count(Counter::WqeFlushed);
-                core.complete(cq, self.cqe(id, wr.wr_id, CqeOp::Recv, Status::WrFlush));
+            for (n, wr) in s.recvs.flush().into_iter().enumerate() {
+                let is_culprit = n == 0 && culprit == Some(i) && status != Status::WrFlush;
+                core.counters.add(Counter::WqeFlushed, (!is_culprit).into());
+                let status = if is_culprit { status } else { Status::WrFlush };
+                core.complete(cq, self.cqe(id, wr.wr_id, CqeOp::Recv, status));
             }
         }
         self.responder.deferred.clear();

@@ -5,17 +5,16 @@ use crate::connection::{ConnState, Connection, TrafficClass};
 use crate::core::Core;
 use crate::memory::HostMemory;
 use crate::plane::Control;
-use crate::requester::Place;
 use crate::time::Time;
 use crate::timer::TimerKey;
 use crate::transport::path_set::Choice;
-use crate::transport::window::{Cause, Desc};
+use crate::transport::window::{Cause, Desc, DescKind};
 use crate::wire::emit::{emit_body, emit_write, Head, Route};
 use crate::wire::frame::{Frame, Payload};
 use crate::wire::packet::{Body, Packet};
 use nic_spec::consts;
 use nic_spec::csr::stats::Counter;
-use nic_spec::desc::{Status, ACCESS_REMOTE_READ};
+use nic_spec::desc::Status;
 use nic_spec::num::Psn;
 
 /// Bytes of a full frame beyond its payload, preamble and gap included, as pacing counts them.
@@ -45,6 +44,8 @@ pub(crate) enum Way {
     New,
     /// Without proof that it was lost.
     Again,
+    /// Besides one that is under way.
+    Copy,
     /// It was shown to be lost.
     Repair,
 }
@@ -197,11 +198,15 @@ impl Connection {
             rtx: way != Way::New,
             eob: !(self.requester.has_more() || self.responder.has_answers()),
         };
-        if !self.may_still_read(core, &place, desc.len) {
-            self.leave_out(core, index, psn, way);
-            return false;
+        let mut iova = place.iova;
+        if iova.is_some() && desc.len > 0 && place.losses != core.mrs.losses() {
+            iova = self.find_payload(core, desc);
+            if iova.is_none() {
+                self.leave_out(core, index, psn, desc, way);
+                return false;
+            }
         }
-        let payload = match place.iova {
+        let payload = match iova {
             Some(iova) if desc.len > 0 => match mem.read(iova, desc.len.into()) {
                 Ok(payload) => payload,
                 Err(_) => {
@@ -233,14 +238,16 @@ impl Connection {
         true
     }
 
-    /// True unless what a packet answers with was taken away from the peer.
-    fn may_still_read(&self, core: &Core, place: &Place, len: u16) -> bool {
-        let Some((rkey, va)) = place.remote.filter(|_| len > 0) else { return true };
-        core.mrs.resolve(rkey, self.cfg.pd, ACCESS_REMOTE_READ, va, len.into()).is_ok()
-    }
-
-    /// Part of an answer cannot be sent again. The peer may have it and only the acknowledgement be lost: a probe asks.
-    fn leave_out(&mut self, core: &mut Core, index: usize, psn: Psn, way: Way) {
+    /// A packet cannot be sent because its memory was taken away. A message of this side is not done, so its host has
+    /// done wrong. Part of an answer the peer may have, and only the acknowledgement be lost: a probe asks.
+    #[cold]
+    fn leave_out(&mut self, core: &mut Core, index: usize, psn: Psn, desc: &Desc, way: Way) {
+        if desc.kind == DescKind::Message {
+            if way != Way::Copy {
+                self.fail(core, Status::LocProt, self.stream_of(desc));
+            }
+            return;
+        }
         let Some(path) = self.paths.get(index) else { return };
         let tries = path.window.entry(psn).map_or(0, |e| e.retries);
         if way == Way::New || way == Way::Repair && tries >= GONE_TRIES_MAX {

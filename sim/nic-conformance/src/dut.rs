@@ -74,6 +74,8 @@ caps! {
     BOOTSTRAP = 25;
     /// The card opens and ends connections by packets.
     CONNECT = 26;
+    /// The bench can take a region away, and the card looks at regions again for each packet.
+    DEREGISTER = 27;
     /// The card completes unordered streams as messages end.
     UNORDERED = 23;
 }
@@ -181,6 +183,9 @@ pub trait Dut {
 
     /// Registers a region and returns its key.
     fn register(&mut self, region: &Region) -> Outcome<u32>;
+
+    /// Takes the region with this key away; when it returns that has happened. Needs [`Caps::DEREGISTER`].
+    fn deregister(&mut self, key: u32) -> Outcome;
 
     /// Reads host memory.
     fn read(&mut self, buffer: Buffer, offset: usize, len: usize) -> Outcome<Vec<u8>>;

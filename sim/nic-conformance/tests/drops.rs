@@ -78,6 +78,7 @@ impl Dut for SpyDut {
         advance(by: Nanos) -> Outcome;
         allocate(len: usize) -> Outcome<Buffer>;
         register(region: &Region) -> Outcome<u32>;
+        deregister(key: u32) -> Outcome;
         read(buffer: Buffer, offset: usize, len: usize) -> Outcome<Vec<u8>>;
         write(buffer: Buffer, offset: usize, bytes: &[u8]) -> Outcome;
         set_fault(buffer: Buffer, on: bool) -> Outcome;

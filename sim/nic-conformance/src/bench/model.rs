@@ -12,6 +12,7 @@ use nic_model::transport::cc::{CongestionControl, Dctcp, Delay};
 use nic_model::wire::frame::{Frame, Payload};
 use nic_model::Nic;
 use nic_spec::csr::stats::Counter;
+use nic_spec::num::Rkey;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -244,6 +245,13 @@ impl Dut for ModelDut {
         let iova = (r.buffer.id as u64 + 1) * BUFFER_ROOM + r.offset as u64;
         let mr = Mr { key: r.key, pd: r.pd, access: r.access, va: r.va, len: r.len as u64, iova };
         Ok(self.nic.mrs().register(mr).get())
+    }
+
+    fn deregister(&mut self, key: u32) -> Outcome {
+        match self.nic.mrs().invalidate(Rkey::new(key), None) {
+            true => Ok(()),
+            false => Err(Failure::new(format!("no region has key {key:#x}"))),
+        }
     }
 
     fn read(&mut self, buffer: Buffer, offset: usize, len: usize) -> Outcome<Vec<u8>> {

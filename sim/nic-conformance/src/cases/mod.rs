@@ -42,6 +42,8 @@ mod read;
 
 mod atomic;
 
+mod region;
+
 // Connections.
 mod establish;
 
@@ -65,5 +67,6 @@ pub const SECTIONS: &[&[Case]] = &[
     send::CASES,
     read::CASES,
     atomic::CASES,
+    region::CASES,
     establish::CASES,
 ];
