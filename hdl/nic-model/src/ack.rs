@@ -12,13 +12,13 @@ use crate::transport::path::{AckContext, AckInfo};
 use crate::transport::rate_hint::Inbound;
 use crate::transport::rx_path::{AckDue, Arrival, Trigger, Verdict};
 use crate::wire::emit::{emit_ack, Head, Route};
-use crate::wire::frame::Frame;
-use crate::wire::packet::{Ack, Body, Message, Packet};
+use crate::wire::frame::{Frame, Payload};
+use crate::wire::packet::{Ack, Body, Label, Message, Packet, WritePart};
 use nic_spec::consts::{HINT_LIFE_SRTTS, HOLD_UNIT_NS, SYNDROME_ACK};
 use nic_spec::csr::stats::Counter;
 use nic_spec::desc::Status;
 use nic_spec::num::Psn;
-use nic_spec::wire::{NakReason, Opcode, ECN_CE};
+use nic_spec::wire::{NakReason, Opcode};
 
 /// Unit of the residency, ps.
 const HOLD_UNIT_PS: u64 = HOLD_UNIT_NS as u64 * NS_PS;
@@ -31,52 +31,131 @@ fn message(body: &Body) -> Option<&Message> {
     }
 }
 
+#[inline(always)]
+fn trigger(now: Time, port: u8, label: &Label) -> Trigger {
+    Trigger {
+        pseq: label.pseq(),
+        tx_ts: label.tx_ts(),
+        arrived: now,
+        epoch: label.epoch(),
+        plane: label.plane(),
+        port,
+        ce: label.is_marked(),
+        rtx: label.rtx(),
+        dup: false,
+        is_probe: false,
+    }
+}
+
+/// What a sequenced packet asks for.
+trait Request {
+    /// On success the packet may be acknowledged.
+    fn carry_out(self, c: &mut Connection, core: &mut Core, mem: &mut dyn HostMemory) -> Result<(), Refusal>;
+}
+
+/// A part of a WRITE of the stream with this id.
+impl Request for (u16, &WritePart, &Payload) {
+    #[inline(always)]
+    fn carry_out(self, c: &mut Connection, core: &mut Core, mem: &mut dyn HostMemory) -> Result<(), Refusal> {
+        c.on_write_part(core, self.0, self.1, self.2, mem)
+    }
+}
+
+impl Request for &Packet {
+    #[inline(always)]
+    fn carry_out(self, c: &mut Connection, core: &mut Core, mem: &mut dyn HostMemory) -> Result<(), Refusal> {
+        c.on_request(core, self, mem)
+    }
+}
+
 impl Connection {
-    /// A sequenced packet arrived at `port`.
+    /// A part of a WRITE without immediate data arrived at `port`.
+    #[allow(clippy::too_many_arguments)]
+    #[inline(always)]
+    pub fn on_write(
+        &mut self,
+        core: &mut Core,
+        now: Time,
+        port: u8,
+        label: &Label,
+        part: &WritePart,
+        payload: &Payload,
+        mem: &mut dyn HostMemory,
+    ) {
+        self.on_data(core, now, port, label, payload.len_bytes(), part.last(), (label.stream(), part, payload), mem);
+    }
+
+    /// Another sequenced packet arrived at `port`.
+    #[inline(never)]
     pub fn on_sequenced(&mut self, core: &mut Core, now: Time, port: u8, p: &Packet, mem: &mut dyn HostMemory) {
-        let at = usize::from(p.path);
+        let is_last = message(&p.body).is_some_and(|m| m.last);
+        self.on_data(core, now, port, &p.label(), p.payload.len_bytes(), is_last, p, mem);
+    }
+
+    /// A sequenced packet arrived at `port`; `request` carries out what it asks for.
+    #[allow(clippy::too_many_arguments)]
+    #[inline(always)]
+    fn on_data(
+        &mut self,
+        core: &mut Core,
+        now: Time,
+        port: u8,
+        label: &Label,
+        len_bytes: u32,
+        is_last: bool,
+        request: impl Request,
+        mem: &mut dyn HostMemory,
+    ) {
+        let path = label.path();
+        let at = usize::from(path);
         let Some(row) = self.rx_paths.get(at).filter(|row| row.is_open()) else {
             core.counters.count(Counter::RxUnknownPath);
             return;
         };
-        let trigger = self.trigger(now, port, p);
-        core.counters.add(Counter::RxCe, trigger.ce.into());
-        let is_last = message(&p.body).is_some_and(|m| m.last);
-        let mut arrival = Arrival { trigger, len_bytes: p.payload.len_bytes(), ack_now: p.ack_req || is_last };
-        match row.check(p.pseq) {
+        if label.is_marked() {
+            core.counters.count(Counter::RxCe);
+        }
+        match row.check(label.pseq()) {
             Verdict::OutOfWindow => core.counters.count(Counter::RxOutOfWindow),
-            Verdict::Duplicate => {
-                core.counters.count(Counter::RxDuplicate);
-                arrival.trigger.dup = true;
-                let due = self.rx_paths[at].duplicate(&arrival, &self.cfg.transport);
-                self.owe_ack(core, p.path, due);
-            }
-            Verdict::Accept => match self.on_request(core, p, mem) {
+            Verdict::Duplicate => self.on_duplicate(core, now, port, label, len_bytes, is_last),
+            Verdict::Accept => match request.carry_out(self, core, mem) {
                 Ok(()) => {
                     core.counters.count(Counter::RxData);
-                    core.counters.add(Counter::RxDataBytes, arrival.len_bytes.into());
-                    if core.has_hints && arrival.len_bytes > 0 {
+                    core.counters.add(Counter::RxDataBytes, len_bytes.into());
+                    let mut ack_now = label.ack_req() || is_last;
+                    if core.has_hints && len_bytes > 0 {
                         let packet = Inbound {
-                            wire_bytes: arrival.len_bytes + OVERHEAD_BYTES,
-                            is_marked: trigger.ce,
-                            is_end: p.eob,
-                            sent: p.tx_ts,
+                            wire_bytes: len_bytes + OVERHEAD_BYTES,
+                            is_marked: label.is_marked(),
+                            is_end: label.eob(),
+                            sent: label.tx_ts(),
                         };
-                        arrival.ack_now |= core.hints.on_data(now, self.hint_index, &packet);
+                        ack_now |= core.hints.on_data(now, self.hint_index, &packet);
                     }
-                    self.last_rx_path = Some(p.path);
+                    self.last_rx_path = Some(path);
+                    let arrival = Arrival { trigger: trigger(now, port, label), len_bytes, ack_now };
                     let due = self.rx_paths[at].commit(&arrival, &self.cfg.transport);
-                    self.owe_ack(core, p.path, due);
+                    self.owe_ack(core, path, due);
                 }
                 Err(Refusal::Drop) => {}
-                Err(Refusal::Nak(reason)) => self.refuse(core, now, p.path, trigger, reason),
+                Err(Refusal::Nak(reason)) => self.refuse(core, now, path, trigger(now, port, label), reason),
             },
         }
     }
 
+    #[inline(never)]
+    fn on_duplicate(&mut self, core: &mut Core, now: Time, port: u8, label: &Label, len_bytes: u32, is_last: bool) {
+        core.counters.count(Counter::RxDuplicate);
+        let trigger = Trigger { dup: true, ..trigger(now, port, label) };
+        let arrival = Arrival { trigger, len_bytes, ack_now: label.ack_req() || is_last };
+        let path = label.path();
+        let due = self.rx_paths[usize::from(path)].duplicate(&arrival, &self.cfg.transport);
+        self.owe_ack(core, path, due);
+    }
+
     /// A probe arrived: it is answered at once.
     pub fn on_probe(&mut self, core: &mut Core, now: Time, port: u8, p: &Packet, snd_nxt: Psn) {
-        let mut trigger = self.trigger(now, port, p);
+        let mut trigger = trigger(now, port, &p.label());
         (trigger.is_probe, trigger.pseq) = (true, snd_nxt - 1);
         let Some(row) = self.rx_paths.get_mut(usize::from(p.path)).filter(|row| row.is_open()) else {
             core.counters.count(Counter::RxUnknownPath);
@@ -86,22 +165,8 @@ impl Connection {
         self.owe_ack(core, p.path, AckDue::Now);
     }
 
-    fn trigger(&self, now: Time, port: u8, p: &Packet) -> Trigger {
-        Trigger {
-            pseq: p.pseq,
-            tx_ts: p.tx_ts,
-            arrived: now,
-            epoch: p.epoch,
-            plane: p.plane,
-            port,
-            ce: p.net.ecn == ECN_CE,
-            rtx: p.rtx,
-            dup: false,
-            is_probe: false,
-        }
-    }
-
     /// Queues the acknowledgement of `path` at once, or sets its timer.
+    #[inline]
     pub fn owe_ack(&mut self, core: &mut Core, path: u8, due: AckDue) {
         let index = self.index;
         let Some(row) = self.rx_paths.get_mut(usize::from(path)) else { return };
@@ -133,6 +198,7 @@ impl Connection {
         }
     }
 
+    #[inline(never)]
     fn refuse(&mut self, core: &mut Core, now: Time, path: u8, trigger: Trigger, reason: NakReason) {
         core.counters.refuse(reason);
         if now < self.nak_free_at {
@@ -143,6 +209,7 @@ impl Connection {
     }
 
     /// Makes the acknowledgement of `path` as its row stands now, or the refusal of `refused`.
+    #[inline(never)]
     pub fn build_ack(
         &mut self,
         core: &mut Core,

@@ -193,24 +193,34 @@ impl Connection {
 
     /// So many packets for each plane of the connection: each has its own port and buffer at the receiver.
     pub fn begin_pkts(&self, per_plane: u32) -> u32 {
-        per_plane.saturating_mul(self.paths.plane_mask().count_ones())
+        per_plane.saturating_mul(self.paths.plane_count())
     }
 
     /// Packets that may be in flight on all paths together.
+    #[inline]
     pub fn window_pkts(&self, now: Time) -> u32 {
         let cfg = &self.cfg.transport;
         let ramp_pkts = self.begin_pkts(cfg.conn_ramp_pkts);
-        let Some(min_ps) = self.rtt.min_ps() else {
-            let init_pkts = self.begin_pkts(cfg.conn_init_pkts).max(1);
-            return if self.responder.has_answers() { init_pkts.max(ramp_pkts) } else { init_pkts };
-        };
+        let Some(min_ps) = self.rtt.min_ps() else { return self.first_window_pkts(ramp_pkts) };
         let most = self.window_max_pkts.min(self.ramp_pkts.max(ramp_pkts)).max(1);
-        let planes = self.paths.plane_mask().count_ones();
+        let planes = self.paths.plane_count();
         let hint = self.pacer.window_pkts(now, min_ps, cfg.ack_delay_ps, self.pmtu_bytes(), planes);
         hint.map_or(most, |w| w.min(most))
     }
 
+    /// As [`window_pkts`](Self::window_pkts) before the first round trip.
+    #[inline(never)]
+    fn first_window_pkts(&self, ramp_pkts: u32) -> u32 {
+        let init_pkts = self.begin_pkts(self.cfg.transport.conn_init_pkts).max(1);
+        if self.responder.has_answers() {
+            init_pkts.max(ramp_pkts)
+        } else {
+            init_pkts
+        }
+    }
+
     /// Sets the timer of path `index` to its deadline.
+    #[inline]
     pub fn arm_path(&mut self, core: &mut Core, index: usize) {
         let Some(path) = self.paths.get(index) else { return };
         let deadline = path.deadline(self.rtt.srtt_ps(), &self.cfg.transport);

@@ -47,6 +47,7 @@ mod core;
 mod footprint;
 mod idle;
 mod plane;
+mod queue;
 mod read_budget;
 mod reaim;
 mod recv_queue;

@@ -27,14 +27,14 @@ use crate::transport::path_set::PathSet;
 use crate::transport::rx_path::AckDue;
 use crate::wire::cm::{CmContent, CmError};
 use crate::wire::emit::emit_packet;
-use crate::wire::frame::{Frame, FrameRef};
-use crate::wire::packet::{Body, Packet};
-use crate::wire::parser::parse_into;
+use crate::wire::frame::{Frame, FrameRef, Payload};
+use crate::wire::packet::{Ack, Body, Label, Packet, WritePart};
+use crate::wire::parser::{parse_any, parse_usual, PortFilter, Usual};
 use crate::work::{ConnId, Cqe, Event, PostError, RecvWr, SendWr};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use nic_spec::csr::stats::Counter;
-use nic_spec::num::Qpn;
+use nic_spec::num::{Pkey, Qpn};
 use nic_spec::wire::{CmStatus, Opcode, CM_QPN};
 
 /// A card.
@@ -239,15 +239,41 @@ impl Nic {
         let core = &mut self.core;
         core.counters.count(Counter::RxFrames);
         core.counters.add(Counter::RxBytes, frame.len_bytes().into());
-        let Some(queue) = core.planes.get(usize::from(plane)) else { return };
+        let Some(filter) = core.planes.get(usize::from(plane)).map(|queue| queue.filter) else { return };
+        let arrival = Arrival { nic: self, now, plane, mem };
+        if parse_usual(frame, &filter, arrival).is_none() {
+            self.on_other_frame(now, plane, frame, &filter, mem);
+        }
+    }
+
+    /// A frame arrived that is no usual one.
+    #[inline(never)]
+    fn on_other_frame(
+        &mut self,
+        now: Time,
+        plane: u8,
+        frame: FrameRef<'_>,
+        filter: &PortFilter,
+        mem: &mut dyn HostMemory,
+    ) {
         let mut packet = Packet::empty();
-        match parse_into(frame, &queue.filter, &mut packet) {
+        match parse_any(frame, filter, &mut packet) {
             Ok(()) => {
                 self.on_packet(now, plane, &packet, mem);
-                self.tell_news();
-                self.grant_reads(now);
+                self.follow_up(now);
             }
-            Err(counter) => core.counters.count(counter),
+            Err(counter) => self.core.counters.count(counter),
+        }
+    }
+
+    /// What a packet that was taken brings about elsewhere in the card.
+    #[inline]
+    fn follow_up(&mut self, now: Time) {
+        if self.core.hints.has_news() {
+            self.tell_news();
+        }
+        if self.core.reads.is_awaited() {
+            self.grant_reads(now);
         }
     }
 
@@ -285,24 +311,7 @@ impl Nic {
             self.on_cm(now, plane, p, opcode);
             return;
         }
-        let core = &mut self.core;
-        let row = p.dest.get() & core.row_mask;
-        let Some(c) = find(&mut self.conns, row).filter(|c| c.cfg.local_id == p.dest) else {
-            core.counters.count(Counter::RxUnknownConn);
-            return;
-        };
-        if c.cfg.pkey != p.pkey {
-            core.counters.count(Counter::RxBadPkey);
-            return;
-        }
-        if matches!(c.state, ConnState::Error | ConnState::Init) {
-            core.counters.count(Counter::RxConnError);
-            return;
-        }
-        c.heard_at = now;
-        if c.state == ConnState::Rtr {
-            c.on_confirmed(core);
-        }
+        let Some((c, core)) = self.addressed(now, p.dest, p.pkey) else { return };
         match &p.body {
             Body::Ack(ack) => c.on_ack(core, now, ack, false),
             Body::ProbeRsp(ack) => c.on_ack(core, now, ack, true),
@@ -311,6 +320,31 @@ impl Nic {
             Body::PortStatus { planes_up, seq, .. } => c.on_port_status(core, now, *planes_up, *seq),
             _ => c.on_sequenced(core, now, plane, p, mem),
         }
+    }
+
+    /// The connection to which a packet belongs, unless it takes none.
+    #[inline(always)]
+    fn addressed(&mut self, now: Time, dest: Qpn, pkey: Pkey) -> Option<(&mut Connection, &mut Core)> {
+        let core = &mut self.core;
+        let row = dest.get() & core.row_mask;
+        let refused = match find(&mut self.conns, row) {
+            Some(c) if c.cfg.local_id == dest => {
+                if c.cfg.pkey != pkey {
+                    Counter::RxBadPkey
+                } else if matches!(c.state, ConnState::Error | ConnState::Init) {
+                    Counter::RxConnError
+                } else {
+                    c.heard_at = now;
+                    if c.state == ConnState::Rtr {
+                        c.on_confirmed(core);
+                    }
+                    return Some((c, core));
+                }
+            }
+            _ => Counter::RxUnknownConn,
+        };
+        core.counters.count(refused);
+        None
     }
 
     /// The port of `plane` lost its link, or has it again.
@@ -533,32 +567,50 @@ impl Nic {
     /// As [`poll_transmit`](Self::poll_transmit), into a frame that is used again; false when there is nothing to send,
     /// and then `out` means nothing.
     pub fn poll_transmit_into(&mut self, now: Time, plane: u8, mem: &mut dyn HostMemory, out: &mut Frame) -> bool {
-        if !self.next_frame(now, plane, mem, out) {
-            return false;
+        let Some(queue) = self.core.planes.get_mut(usize::from(plane)).filter(|q| q.link_up) else { return false };
+        // Nearly every frame is one of these two.
+        let is_made = if let Some((conn, path)) = queue.pop_ack() {
+            let c = find(&mut self.conns, conn);
+            c.is_some_and(|c| c.build_ack(&mut self.core, now, plane, path, None, out))
+                || self.next_frame(now, plane, false, mem, out)
+        } else if queue.has_urgent() {
+            self.next_frame(now, plane, false, mem, out)
+        } else {
+            self.new_packet(now, plane, mem, out) || self.next_frame(now, plane, true, mem, out)
+        };
+        if is_made {
+            self.core.counters.count(Counter::TxFrames);
+            self.core.counters.add(Counter::TxBytes, out.len_bytes().into());
         }
-        self.core.counters.count(Counter::TxFrames);
-        self.core.counters.add(Counter::TxBytes, out.len_bytes().into());
-        true
+        is_made
     }
 
-    /// Makes `out` the next frame, whatever it was before; false when there is nothing to send.
-    fn next_frame(&mut self, now: Time, plane: u8, mem: &mut dyn HostMemory, out: &mut Frame) -> bool {
+    /// Makes `out` the next frame, whatever it was before; false when there is nothing to send. `is_new_asked` says that
+    /// there is no new packet before something else left or was found unwanted.
+    #[inline(never)]
+    fn next_frame(
+        &mut self,
+        now: Time,
+        plane: u8,
+        mut is_new_asked: bool,
+        mem: &mut dyn HostMemory,
+        out: &mut Frame,
+    ) -> bool {
         let at = usize::from(plane);
-        if !self.core.planes.get(at).is_some_and(|q| q.link_up) {
-            return false;
-        }
         loop {
             while let Some(control) = self.core.planes[at].pop_control() {
+                is_new_asked = false;
                 if self.control_frame(now, plane, control, out) {
                     return true;
                 }
             }
             while let Some((conn, path)) = self.core.planes[at].pop_rtx() {
+                is_new_asked = false;
                 if self.retransmission(now, plane, conn, path, mem, out) {
                     return true;
                 }
             }
-            if self.new_packet(now, plane, mem, out) {
+            if !core::mem::take(&mut is_new_asked) && self.new_packet(now, plane, mem, out) {
                 return true;
             }
             // Connections that ran out of packets, or of copies, leave markers.
@@ -574,6 +626,7 @@ impl Nic {
     }
 
     /// Makes the frame of a control packet; false when it is no longer wanted here.
+    #[inline(never)]
     fn control_frame(&mut self, now: Time, plane: u8, control: Control, out: &mut Frame) -> bool {
         let (core, refused) = (&mut self.core, |trigger, reason| Some((trigger, reason)));
         let (conn, path, refused) = match control {
@@ -622,6 +675,7 @@ impl Nic {
         }
     }
 
+    #[inline(never)]
     fn retransmission(
         &mut self,
         now: Time,
@@ -641,7 +695,27 @@ impl Nic {
         sent
     }
 
+    #[inline]
     fn new_packet(&mut self, now: Time, plane: u8, mem: &mut dyn HostMemory, out: &mut Frame) -> bool {
+        let core = &mut self.core;
+        let Some(queue) = core.planes.get(usize::from(plane)) else { return false };
+        // A turn of the only connection leaves the queue as it is.
+        if let Some(c) = queue.only_ready().and_then(|conn| find(&mut self.conns, conn)) {
+            match c.next_new(core, now, plane, mem, out) {
+                Next::Frame => return true,
+                Next::OtherPlane => {}
+                next => {
+                    core.planes[usize::from(plane)].pop_ready();
+                    c.leave_ready(core, now, plane, next);
+                }
+            }
+            return false;
+        }
+        self.new_packet_of_many(now, plane, mem, out)
+    }
+
+    #[inline(never)]
+    fn new_packet_of_many(&mut self, now: Time, plane: u8, mem: &mut dyn HostMemory, out: &mut Frame) -> bool {
         let at = usize::from(plane);
         // Each connection is asked once; one for which another plane is due keeps its place.
         for _ in 0..self.core.planes[at].ready_count() {
@@ -654,16 +728,13 @@ impl Nic {
                     return true;
                 }
                 Next::OtherPlane => core.planes[at].push_ready(conn),
-                Next::Blocked => c.in_ready &= !(1 << plane),
-                Next::Nothing => {
-                    c.in_ready &= !(1 << plane);
-                    c.go_idle(core, now);
-                }
+                next => c.leave_ready(core, now, plane, next),
             }
         }
         false
     }
 
+    #[inline(never)]
     fn redundant_copy(&mut self, now: Time, plane: u8, mem: &mut dyn HostMemory, out: &mut Frame) -> bool {
         let at = usize::from(plane);
         while let Some(conn) = self.core.planes[at].pop_idle() {
@@ -689,6 +760,34 @@ impl Nic {
     /// Takes the oldest event.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.core.pop_event()
+    }
+}
+
+/// The arrival of a frame at a card.
+struct Arrival<'a> {
+    nic: &'a mut Nic,
+    now: Time,
+    plane: u8,
+    mem: &'a mut dyn HostMemory,
+}
+
+impl Usual for Arrival<'_> {
+    #[inline(always)]
+    fn write(self, label: &Label, part: &WritePart, payload: &Payload) {
+        let Self { nic, now, plane, mem } = self;
+        if let Some((c, core)) = nic.addressed(now, label.dest(), label.pkey()) {
+            c.on_write(core, now, plane, label, part, payload, mem);
+        }
+        nic.follow_up(now);
+    }
+
+    #[inline(always)]
+    fn ack(self, label: &Label, ack: &Ack) {
+        let Self { nic, now, .. } = self;
+        if let Some((c, core)) = nic.addressed(now, label.dest(), label.pkey()) {
+            c.on_ack(core, now, ack, false);
+        }
+        nic.follow_up(now);
     }
 }
 

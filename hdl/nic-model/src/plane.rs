@@ -1,11 +1,12 @@
 //! What waits at a port. A port that is free takes, in this order: control packets, retransmissions, new packets in
 //! turn of the connections, redundant copies.
 
+use crate::queue::Queue;
 use crate::transport::rx_path::Trigger;
 use crate::wire::packet::{Packet, PathControl};
 use crate::wire::parser::PortFilter;
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 use nic_spec::wire::Opcode;
 
 /// A control packet to be built when the port is free.
@@ -40,10 +41,10 @@ pub(crate) struct PlaneQueue {
     waiting: u32,
     /// What the port accepts.
     pub filter: PortFilter,
-    ready: VecDeque<u32>,
-    control: VecDeque<Control>,
-    rtx: VecDeque<(u32, u8)>,
-    idle: VecDeque<u32>,
+    ready: Queue<u32>,
+    control: Queue<Control>,
+    rtx: Queue<(u32, u8)>,
+    idle: Queue<u32>,
 }
 
 impl PlaneQueue {
@@ -53,10 +54,10 @@ impl PlaneQueue {
             link_up: true,
             waiting: 0,
             filter,
-            ready: VecDeque::new(),
-            control: VecDeque::new(),
-            rtx: VecDeque::new(),
-            idle: VecDeque::new(),
+            ready: Queue::new(),
+            control: Queue::new(),
+            rtx: Queue::new(),
+            idle: Queue::new(),
         }
     }
 }
@@ -110,6 +111,27 @@ impl PlaneQueue {
         self.ready.front().copied()
     }
 
+    /// Takes the oldest control packet if it is an acknowledgement: connection, path.
+    #[inline]
+    pub fn pop_ack(&mut self) -> Option<(u32, u8)> {
+        let ack = self.next_ack()?;
+        self.control.drop_front();
+        self.waiting -= 1;
+        Some(ack)
+    }
+
+    /// True when a control packet or a retransmission waits.
+    #[inline]
+    pub const fn has_urgent(&self) -> bool {
+        !self.control.is_empty() || !self.rtx.is_empty()
+    }
+
+    /// The only connection that may have a new packet, if it is one.
+    #[inline]
+    pub fn only_ready(&self) -> Option<u32> {
+        self.ready.only().copied()
+    }
+
     /// True when a free port should ask.
     #[inline]
     pub const fn wants_transmit(&self) -> bool {
@@ -127,8 +149,8 @@ impl PlaneQueue {
     }
 
     /// Takes what cannot leave by this port while its link is down: control packets and retransmissions.
-    pub fn take_urgent(&mut self) -> (VecDeque<Control>, VecDeque<(u32, u8)>) {
-        let (control, rtx) = (core::mem::take(&mut self.control), core::mem::take(&mut self.rtx));
+    pub fn take_urgent(&mut self) -> (Vec<Control>, Vec<(u32, u8)>) {
+        let (control, rtx): (Vec<_>, Vec<_>) = (self.control.drain().collect(), self.rtx.drain().collect());
         self.waiting -= (control.len() + rtx.len()) as u32;
         (control, rtx)
     }

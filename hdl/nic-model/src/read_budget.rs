@@ -81,6 +81,12 @@ impl ReadBudget {
         }
     }
 
+    /// True when a connection waits.
+    #[inline]
+    pub fn is_awaited(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
     /// The next connection that waits, and its room, if there is some.
     pub fn next_grant(&mut self, now: Time) -> Option<(u32, u64)> {
         let (conn, bytes) = *self.waiting.front()?;

@@ -91,9 +91,16 @@ impl Connection {
     /// one: a port that others found good would soon be as crowded.
     #[inline]
     pub fn leave_crowded_route(&mut self, core: &mut Core, index: usize) {
+        if self.paths.get(index).is_some_and(|path| path.window.in_flight_pkts() == 0) {
+            self.judge_route(core, index);
+        }
+    }
+
+    #[inline(never)]
+    fn judge_route(&mut self, core: &mut Core, index: usize) {
         let cfg = &self.cfg.transport;
         let Some(path) = self.paths.get_mut(index) else { return };
-        if path.window.in_flight_pkts() > 0 || !path.route.is_crowded(cfg.reroute_pkts, cfg.reroute_marks_q8) {
+        if !path.route.is_crowded(cfg.reroute_pkts, cfg.reroute_marks_q8) {
             return;
         }
         let (plane, old_port) = (path.plane, path.sport);

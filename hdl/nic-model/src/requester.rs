@@ -13,13 +13,14 @@ use crate::footprint::{of_queue, of_vec};
 use crate::foresee::Fetch;
 use crate::local_memory::check_local;
 use crate::memory::HostMemory;
+use crate::queue::Queue;
 use crate::responder::Refusal;
 use crate::slab::Slab;
 use crate::time::Time;
 use crate::timer::TimerKey;
 use crate::transport::window::{Desc, DescKind};
 use crate::wire::frame::Payload;
-use crate::wire::packet::{Body, BufferPart, Message, ReadPart, Remote};
+use crate::wire::packet::{Body, BufferPart, Message, ReadPart, Remote, WritePart};
 use crate::work::{PostError, SendOp, SendWr};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -88,7 +89,7 @@ pub(crate) struct TxStream {
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Requester {
-    ring: VecDeque<u16>,
+    ring: Queue<u16>,
     pub streams: Vec<TxStream>,
     pub messages: Slab<TxMessage>,
     ids: StreamIndex,
@@ -105,9 +106,6 @@ impl Requester {
     pub fn foresee(&self, fetch: impl Fetch) {
         fetch.line(&self.ring);
         fetch.line(&self.messages);
-        if let Some(turn) = self.ring.front() {
-            fetch.line(turn);
-        }
         if let Some(stream) = self.streams.first() {
             fetch.line(stream);
             fetch.line(&stream.next_mseq);
@@ -129,6 +127,19 @@ pub(crate) struct Place {
     pub iova: Option<u64>,
     /// Regions that had been taken away when it was found.
     pub losses: u64,
+}
+
+/// What streams have to send.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Outlook {
+    /// There is another packet.
+    pub has_more: bool,
+    /// Bytes, if it is the rest of one message; `u64::MAX` if it may be more.
+    pub left_bytes: u64,
+}
+
+impl Outlook {
+    const NOTHING: Self = Self { has_more: false, left_bytes: 0 };
 }
 
 /// Why a stream has no packet now.
@@ -163,7 +174,7 @@ impl Requester {
             ids: StreamIndex::new(&cfg.streams),
             wait_for_request: Vec::new(),
             messages: Slab::default(),
-            ring: VecDeque::new(),
+            ring: Queue::new(),
             requests: alloc::vec![None; cfg.transport.reads_max.max(1) as usize],
             next_request_id: 0,
         }
@@ -173,7 +184,7 @@ impl Requester {
     pub fn heap_bytes(&self) -> usize {
         let of_stream = |s: &TxStream| of_queue(&s.queue) + of_queue(&s.window);
         let own =
-            of_queue(&self.ring) + of_vec(&self.streams) + of_vec(&self.wait_for_request) + of_vec(&self.requests);
+            self.ring.heap_bytes() + of_vec(&self.streams) + of_vec(&self.wait_for_request) + of_vec(&self.requests);
         own + self.ids.heap_bytes() + self.messages.heap_bytes() + self.streams.iter().map(of_stream).sum::<usize>()
     }
 
@@ -187,27 +198,31 @@ impl Requester {
         !self.ring.is_empty()
     }
 
-    /// True when a stream has a packet to send, unless it is blocked.
-    pub fn has_more(&self) -> bool {
+    /// What the streams have to send after this, one that is blocked included.
+    #[inline(always)]
+    pub fn outlook(&self) -> Outlook {
+        let Some(only) = self.ring.only() else {
+            return if self.ring.is_empty() { Outlook::NOTHING } else { self.outlook_of_many() };
+        };
+        let s = &self.streams[usize::from(*only)];
+        let left = match s.current {
+            Some(slot) => self.messages.get(slot).map_or(0, |m| m.wr.len - m.next),
+            None => 0,
+        };
+        let is_more_queued = !s.queue.is_empty();
+        Outlook {
+            has_more: s.current.is_some() || is_more_queued,
+            left_bytes: if is_more_queued { u64::MAX } else { left.into() },
+        }
+    }
+
+    #[inline(never)]
+    fn outlook_of_many(&self) -> Outlook {
         let has_packet = |i: &u16| {
             let s = &self.streams[usize::from(*i)];
             s.current.is_some() || !s.queue.is_empty()
         };
-        // The first one nearly always answers.
-        self.ring.front().is_some_and(has_packet) || self.ring.len() > 1 && self.ring.iter().any(has_packet)
-    }
-
-    /// True when the streams have no more than `bytes` to send.
-    pub fn is_nearly_sent(&self, bytes: u32) -> bool {
-        match (self.ring.front(), self.ring.len()) {
-            (None, _) => true,
-            (Some(only), 1) => {
-                let s = &self.streams[usize::from(*only)];
-                let left = s.current.and_then(|slot| self.messages.get(slot)).map_or(0, |m| m.wr.len - m.next);
-                s.queue.is_empty() && left <= bytes
-            }
-            _ => false,
-        }
+        Outlook { has_more: self.ring.iter().any(has_packet), left_bytes: u64::MAX }
     }
 
     /// True when no message is queued or under way.
@@ -344,15 +359,16 @@ impl Connection {
     }
 
     /// The next new packet; streams and answers take turns.
+    #[inline]
     pub fn next_desc(&mut self, core: &mut Core, now: Time) -> Option<Desc> {
-        if self.responder.is_turn_of_answers(!self.requester.ring.is_empty()) {
+        if self.responder.has_answers() && self.responder.is_turn_of_answers(!self.requester.ring.is_empty()) {
             if let Some(desc) = self.responder.next_answer(1 << self.cfg.pmtu_log2) {
                 return Some(desc);
             }
         }
-        if self.requester.ring.len() == 1 {
+        if let Some(only) = self.requester.ring.only() {
             // A turn of the only stream leaves the ring as it is.
-            let stream = usize::from(self.requester.ring[0]);
+            let stream = usize::from(*only);
             if let Some(desc) = self.next_of_message(now, stream) {
                 self.responder.streams_had_turn();
                 return Some(desc);
@@ -361,6 +377,7 @@ impl Connection {
         self.next_of_ring(core, now)
     }
 
+    #[inline(never)]
     fn next_of_ring(&mut self, core: &mut Core, now: Time) -> Option<Desc> {
         while let Some(stream) = self.requester.ring.pop_front() {
             let stream = usize::from(stream);
@@ -492,8 +509,8 @@ impl Connection {
 
     /// The headers of a packet that is part of a WRITE without immediate data, as nearly all are, and where its payload
     /// lies.
-    #[inline]
-    pub fn describe_write(&self, desc: &Desc) -> Option<(Message, Remote, Place)> {
+    #[inline(always)]
+    pub fn describe_write(&self, desc: &Desc) -> Option<(WritePart, Place)> {
         if desc.kind != DescKind::Message {
             return None;
         }
@@ -501,13 +518,10 @@ impl Connection {
         let SendOp::Write { remote, imm: None } = m.wr.op else { return None };
         let offset = u64::from(desc.offset);
         let is_last = desc.offset + u32::from(desc.len) == m.wr.len;
-        let message = m.header(desc.offset == 0, is_last);
         let stream = self.requester.streams[usize::from(m.stream)].cfg.id;
-        Some((
-            message,
-            Remote { va: remote.va.wrapping_add(offset), rkey: remote.rkey, dma_len: m.wr.len },
-            Place { stream, is_last, iova: Some(m.iova.wrapping_add(offset)), losses: m.losses },
-        ))
+        let remote = Remote { va: remote.va.wrapping_add(offset), rkey: remote.rkey, dma_len: m.wr.len };
+        let part = WritePart::new(m.mseq, m.rsn, desc.offset == 0, is_last, m.wr.solicited, m.wr.fence, remote);
+        Some((part, Place { stream, is_last, iova: Some(m.iova.wrapping_add(offset)), losses: m.losses }))
     }
 
     /// The body of a packet, and where its payload lies.

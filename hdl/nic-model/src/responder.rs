@@ -7,17 +7,17 @@
 use crate::conn_config::{ConnConfig, StreamConfig, StreamIndex};
 use crate::connection::{ConnState, Connection};
 use crate::core::Core;
-use crate::footprint::{of_queue, of_vec};
+use crate::footprint::of_vec;
 use crate::foresee::Fetch;
 use crate::memory::HostMemory;
+use crate::queue::Queue;
 use crate::recv_queue::{RecvQueue, RecvRef};
 use crate::requester::Place;
 use crate::slab::Slab;
 use crate::transport::window::{Desc, DescKind};
 use crate::wire::frame::Payload;
-use crate::wire::packet::{Body, BufferPart, Message, Packet, ReadPart, Remote};
+use crate::wire::packet::{Body, BufferPart, Message, Packet, ReadPart, Remote, WritePart};
 use crate::work::{CqeOp, PostError, RecvWr};
-use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use nic_spec::csr::stats::Counter;
 use nic_spec::desc::{Status, ACCESS_LOCAL_WRITE, ACCESS_REMOTE_ATOMIC, ACCESS_REMOTE_READ, ACCESS_REMOTE_WRITE};
@@ -121,7 +121,7 @@ enum Answer {
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Responder {
-    queue: VecDeque<u32>,
+    queue: Queue<u32>,
     was_answer: bool,
     /// Receives were ever posted in a stream.
     has_credit: bool,
@@ -155,6 +155,7 @@ impl Responder {
 
 impl RxStream {
     /// Where a message stands, if its number is acceptable.
+    #[inline]
     fn place(&mut self, mseq: Msn, msgs_max: u32) -> Result<usize, NakReason> {
         let ahead = mseq.distance_from(self.base);
         if ahead >= 1 << (Msn::BITS - 1) {
@@ -164,13 +165,19 @@ impl RxStream {
             return Err(NakReason::NoResource);
         }
         if self.ring.is_empty() {
-            self.ring = alloc::vec![RxMessage::default(); msgs_max.next_power_of_two() as usize];
+            self.make_ring(msgs_max);
         }
         Ok(mseq.get() as usize & (self.ring.len() - 1))
+    }
+
+    #[cold]
+    fn make_ring(&mut self, msgs_max: u32) {
+        self.ring = alloc::vec![RxMessage::default(); msgs_max.next_power_of_two() as usize];
     }
 }
 
 /// Is a packet of `kind` with `payload` bytes of `len` acceptable in this place?
+#[inline]
 fn admit(m: &RxMessage, kind: Kind, len: u32, payload: u32) -> Result<(), NakReason> {
     match m.kind {
         Kind::None if payload <= len => Ok(()),
@@ -196,7 +203,7 @@ impl Responder {
             ids: StreamIndex::new(&cfg.streams),
             deferred: Slab::default(),
             answers: Slab::default(),
-            queue: VecDeque::new(),
+            queue: Queue::new(),
             was_answer: false,
             has_credit: false,
             next_credit: 0,
@@ -206,7 +213,7 @@ impl Responder {
     /// Memory on the heap, bytes.
     pub fn heap_bytes(&self) -> usize {
         let of_stream = |s: &RxStream| of_vec(&s.ring) + s.recvs.heap_bytes();
-        let own = of_queue(&self.queue) + of_vec(&self.streams) + self.ids.heap_bytes();
+        let own = self.queue.heap_bytes() + of_vec(&self.streams) + self.ids.heap_bytes();
         let pools = self.deferred.heap_bytes() + self.answers.heap_bytes();
         own + pools + self.streams.iter().map(of_stream).sum::<usize>()
     }
@@ -357,20 +364,64 @@ impl Connection {
         Ok(may_wait)
     }
 
-    /// Carries out a request packet that is new. On success the packet may be acknowledged.
-    pub fn on_request(&mut self, core: &mut Core, p: &Packet, mem: &mut dyn HostMemory) -> Result<(), Refusal> {
-        if !matches!(self.state, ConnState::Rtr | ConnState::Rts | ConnState::Sqd) {
+    /// True when requests are carried out.
+    #[inline]
+    fn takes_requests(&self) -> bool {
+        matches!(self.state, ConnState::Rtr | ConnState::Rts | ConnState::Sqd)
+    }
+
+    /// Carries out a new part of a WRITE: nearly every packet, with all that it needs in one place. On success the packet
+    /// may be acknowledged.
+    #[inline(always)]
+    pub fn on_write_part(
+        &mut self,
+        core: &mut Core,
+        id: u16,
+        part: &WritePart,
+        payload: &Payload,
+        mem: &mut dyn HostMemory,
+    ) -> Result<(), Refusal> {
+        let WritePart { remote, .. } = part;
+        let (stream, iova) = self.admit_write(core, id, remote, payload)?;
+        let (len, msgs_max) = (payload.len_bytes(), self.cfg.transport.msgs_max);
+        let s = &mut self.responder.streams[stream];
+        let at = s.place(part.mseq(), msgs_max)?;
+        let e = &mut s.ring[at];
+        admit(e, Kind::Write, remote.dma_len, len)?;
+        if part.has_imm() || part.last() || e.kind == Kind::None || len == e.left {
+            return self.place_write(core, stream, &part.message(), remote, iova, payload, mem);
+        }
+        if len > 0 && mem.write(iova, payload).is_err() {
+            return self.write_fault(core);
+        }
+        // Something of its message is still missing, so there is nothing else to do.
+        e.left -= len;
+        Ok(())
+    }
+
+    /// The stream of a part of a WRITE, and where its payload goes.
+    #[inline(always)]
+    fn admit_write(&self, core: &Core, id: u16, remote: &Remote, payload: &Payload) -> Result<(usize, u64), Refusal> {
+        if !self.takes_requests() {
             return Err(NakReason::QpState.into());
         }
+        let stream = self.responder.index_of(id).ok_or(NakReason::Stream)?;
+        let len = payload.len_bytes();
+        if len > self.pmtu_bytes() {
+            return Err(NakReason::Mtu.into());
+        }
+        Ok((stream, self.remote_memory(core, remote.rkey, ACCESS_REMOTE_WRITE, remote.va, len)?))
+    }
+
+    /// Carries out a request packet that is new. On success the packet may be acknowledged.
+    #[inline(never)]
+    pub fn on_request(&mut self, core: &mut Core, p: &Packet, mem: &mut dyn HostMemory) -> Result<(), Refusal> {
         if let Body::Write(m, r) = &p.body {
-            // Nearly every packet, with all that it needs in one place.
-            let stream = self.responder.index_of(p.stream).ok_or(NakReason::Stream)?;
-            if p.payload.len_bytes() > self.pmtu_bytes() {
-                return Err(NakReason::Mtu.into());
-            }
-            self.place_write(core, stream, m, r, &p.payload, mem)?;
-            self.retire(core, stream, mem);
-            return Ok(());
+            let (stream, iova) = self.admit_write(core, p.stream, r, &p.payload)?;
+            return self.place_write(core, stream, m, r, iova, &p.payload, mem);
+        }
+        if !self.takes_requests() {
+            return Err(NakReason::QpState.into());
         }
         self.on_other_request(core, p, mem)
     }
@@ -412,6 +463,7 @@ impl Connection {
         Ok(())
     }
 
+    #[inline]
     fn remote_memory(&self, core: &Core, rkey: Rkey, access: u8, va: u64, len: u32) -> Result<u64, NakReason> {
         if len == 0 {
             return Ok(0);
@@ -419,18 +471,19 @@ impl Connection {
         core.mrs.resolve(rkey, self.cfg.pd, access, va, len.into())
     }
 
+    #[allow(clippy::too_many_arguments)]
+    #[inline(never)]
     fn place_write(
         &mut self,
         core: &mut Core,
         stream: usize,
         m: &Message,
         r: &Remote,
+        iova: u64,
         payload: &Payload,
         mem: &mut dyn HostMemory,
     ) -> Result<(), Refusal> {
-        let len = payload.len_bytes();
-        let iova = self.remote_memory(core, r.rkey, ACCESS_REMOTE_WRITE, r.va, len)?;
-        let msgs_max = self.transport().msgs_max;
+        let (len, msgs_max) = (payload.len_bytes(), self.cfg.transport.msgs_max);
         let s = &mut self.responder.streams[stream];
         let at = s.place(m.mseq, msgs_max)?;
         admit(&s.ring[at], Kind::Write, r.dma_len, len)?;
@@ -446,6 +499,7 @@ impl Connection {
             return self.write_fault(core);
         }
         self.account(stream, at, m, Kind::Write, r.dma_len, len, recv);
+        self.retire(core, stream, mem);
         Ok(())
     }
 

@@ -5,7 +5,8 @@ use crate::connection::{ConnState, Connection, TrafficClass};
 use crate::core::Core;
 use crate::memory::HostMemory;
 use crate::plane::Control;
-use crate::time::Time;
+use crate::requester::Place;
+use crate::time::{Ticks, Time};
 use crate::timer::TimerKey;
 use crate::transport::path_set::Choice;
 use crate::transport::window::{Cause, Desc, DescKind};
@@ -50,8 +51,32 @@ pub(crate) enum Way {
     Repair,
 }
 
+/// A packet on its way out.
+#[derive(Clone, Copy)]
+struct Sending {
+    now: Time,
+    /// The same as the wire's clock.
+    tx_ts: Ticks,
+    /// Its path.
+    index: usize,
+    psn: Psn,
+    way: Way,
+    /// Window of the connection, packets.
+    window_pkts: u32,
+}
+
 impl Connection {
+    /// The ready queue of `plane` no longer holds this connection, because that is what came of asking it.
+    #[inline(never)]
+    pub fn leave_ready(&mut self, core: &mut Core, now: Time, plane: u8, next: Next) {
+        self.in_ready &= !(1 << plane);
+        if matches!(next, Next::Nothing) {
+            self.go_idle(core, now);
+        }
+    }
+
     /// The next new packet for `plane`.
+    #[inline(never)]
     pub fn next_new(
         &mut self,
         core: &mut Core,
@@ -63,15 +88,12 @@ impl Connection {
         if !matches!(self.state, ConnState::Rts | ConnState::Sqd) || !self.has_new() {
             return Next::Nothing;
         }
-        if self.paths.in_flight_pkts() == 0 && self.pacer.is_expired(now) {
-            // It was one of many, who may begin again at once.
-            self.ramp_pkts = 0;
+        let in_flight_pkts = self.paths.in_flight_pkts();
+        if in_flight_pkts == 0 && !self.pacer.is_unlimited() {
+            self.begin_burst(now);
         }
-        if self.paths.in_flight_pkts() == 0 && self.cfg.transport.hint_cache_ps > 0 {
-            let lifetime_ps = u64::from(consts::HINT_LIFE_SRTTS) * self.rtt.srtt_ps().unwrap_or(0);
-            self.pacer.resume(now, lifetime_ps, self.cfg.transport.hint_cache_ps);
-        }
-        if self.paths.in_flight_pkts() >= self.window_pkts(now) {
+        let window_pkts = self.window_pkts(now);
+        if in_flight_pkts >= window_pkts {
             if self.rtt.srtt_ps().is_none() && core::mem::take(&mut self.is_marker_owed) {
                 // All that may leave has left; if it is lost, nothing else will tell.
                 self.send_markers(core, now);
@@ -88,12 +110,13 @@ impl Connection {
         };
         let Some(desc) = self.next_desc(core, now) else { return Next::Nothing };
         self.leave_crowded_route(core, index);
-        let Some(path) = self.paths.get_mut(index) else { return Next::Blocked };
-        let psn = path.send_new(now, desc, &self.cfg.transport);
-        self.paths.took_turn(index);
+        let tx_ts = now.ticks(self.cfg.transport.tick_ps);
+        let psn = self.paths.send_new(index, now, tx_ts, desc, &self.cfg.transport);
         self.is_marker_owed = true;
-        self.paths.count_sent(index, now, &self.cfg.transport);
-        if self.data_frame(core, now, index, psn, &desc, Way::New, mem, out) {
+        // Before the first round trip the window may depend on what was just taken.
+        let window_pkts = if self.rtt.srtt_ps().is_some() { window_pkts } else { self.window_pkts(now) };
+        let sending = Sending { now, tx_ts, index, psn, way: Way::New, window_pkts };
+        if self.make_data_frame(core, &sending, &desc, mem, out) {
             core.counters.count(Counter::TxData);
             core.counters.add(Counter::TxDataBytes, desc.len.into());
             Next::Frame
@@ -103,9 +126,28 @@ impl Connection {
         }
     }
 
+    /// A burst begins, under a hint that limited.
+    #[cold]
+    fn begin_burst(&mut self, now: Time) {
+        if self.pacer.is_expired(now) {
+            // It was one of many, who may begin again at once.
+            self.ramp_pkts = 0;
+        }
+        if self.cfg.transport.hint_cache_ps > 0 {
+            let lifetime_ps = u64::from(consts::HINT_LIFE_SRTTS) * self.rtt.srtt_ps().unwrap_or(0);
+            self.pacer.resume(now, lifetime_ps, self.cfg.transport.hint_cache_ps);
+        }
+    }
+
     /// True when the token bucket, overdrawn by at most `debt_pkts` a plane, lets a packet go; else its timer is set.
+    #[inline]
     pub fn is_paced(&mut self, core: &mut Core, now: Time, debt_pkts: u32) -> bool {
-        let per_plane = (self.pmtu_bytes() + OVERHEAD_BYTES) * self.paths.plane_mask().count_ones();
+        self.pacer.rate_mbps(now).is_none() || self.has_credit(core, now, debt_pkts)
+    }
+
+    #[inline(never)]
+    fn has_credit(&mut self, core: &mut Core, now: Time, debt_pkts: u32) -> bool {
+        let per_plane = (self.pmtu_bytes() + OVERHEAD_BYTES) * self.paths.plane_count();
         let at = self.pacer.ready_at(now, consts::HINT_BURST_PKTS * per_plane, debt_pkts * per_plane);
         if at > now {
             core.timers.arm(&mut self.pace_armed, at, TimerKey::Pace(self.index));
@@ -164,8 +206,10 @@ impl Connection {
         is_made
     }
 
-    /// Makes the frame of a packet. False when host memory does not answer; the connection has failed then.
+    /// Makes the frame of a packet that leaves once more. False when host memory does not answer; the connection has
+    /// failed then.
     #[allow(clippy::too_many_arguments)]
+    #[inline(never)]
     pub fn data_frame(
         &mut self,
         core: &mut Core,
@@ -177,65 +221,128 @@ impl Connection {
         mem: &mut dyn HostMemory,
         out: &mut Frame,
     ) -> bool {
-        let Some(path) = self.paths.get(index) else { return false };
-        let (plane, route) = (path.plane, Route { path: index as u8, epoch: path.epoch, sport: path.sport });
-        let cwnd_pkts = path.cc.cwnd_pkts();
+        let tx_ts = now.ticks(self.cfg.transport.tick_ps);
+        let sending = Sending { now, tx_ts, index, psn, way, window_pkts: self.window_pkts(now) };
+        self.make_data_frame(core, &sending, desc, mem, out)
+    }
+
+    #[inline(always)]
+    fn make_data_frame(
+        &mut self,
+        core: &mut Core,
+        sending: &Sending,
+        desc: &Desc,
+        mem: &mut dyn HostMemory,
+        out: &mut Frame,
+    ) -> bool {
+        let Some((part, place)) = self.describe_write(desc) else {
+            return self.other_data_frame(core, *sending, desc, mem, out);
+        };
+        let Some((head, route)) = self.lead(sending, &place) else { return false };
+        let Some(payload) = self.fetch(core, sending, desc, &place, mem) else { return false };
+        let plane = self.note_sent(core, sending, desc, head.ack_req);
+        let Some(template) = self.template(core, plane, TrafficClass::Data) else { return false };
+        emit_write(template, route, &head, &part, payload, &core.emit, out);
+        true
+    }
+
+    /// As [`make_data_frame`](Self::make_data_frame) for what is no WRITE, or one with immediate data.
+    #[inline(never)]
+    fn other_data_frame(
+        &mut self,
+        core: &mut Core,
+        sending: Sending,
+        desc: &Desc,
+        mem: &mut dyn HostMemory,
+        out: &mut Frame,
+    ) -> bool {
+        let Some((body, place)) = self.describe(desc) else { return false };
+        let Some((head, route)) = self.lead(&sending, &place) else { return false };
+        let Some(payload) = self.fetch(core, &sending, desc, &place, mem) else { return false };
+        let plane = self.note_sent(core, &sending, desc, head.ack_req);
+        let Some(template) = self.template(core, plane, TrafficClass::Data) else { return false };
+        emit_body(template, route, &head, &body, payload, &core.emit, out);
+        true
+    }
+
+    /// What the headers of a packet say besides its operation.
+    #[inline(always)]
+    fn lead(&self, sending: &Sending, place: &Place) -> Option<(Head, Route)> {
+        let Sending { tx_ts, index, psn, way, window_pkts, .. } = *sending;
+        let path = self.paths.get(index)?;
+        let path_count = self.paths.len() as u32;
+        let route = Route { path: index as u8, epoch: path.epoch, sport: path.sport };
+        let outlook = self.requester.outlook();
         // With a small window the sender would wait for an acknowledgement that the receiver holds back.
-        let held_pkts = self.cfg.transport.ack_packets;
-        let conn_pkts = self.window_pkts(now);
+        let (cwnd_pkts, held_pkts) = (path.cc.cwnd_pkts(), self.cfg.transport.ack_packets);
         let is_window_spent = cwnd_pkts <= held_pkts && path.window.in_flight_pkts() >= cwnd_pkts
-            || conn_pkts <= held_pkts * self.paths.len() as u32 && self.paths.in_flight_pkts() >= conn_pkts;
-        let write = self.describe_write(desc);
-        let other = if write.is_none() { self.describe(desc) } else { None };
-        let Some(place) = write.as_ref().map(|w| w.2).or(other.as_ref().map(|o| o.1)) else { return false };
+            || window_pkts <= held_pkts * path_count && self.paths.in_flight_pkts() >= window_pkts;
         // The last packets each end the burst of their path.
-        let ends_burst = || self.requester.is_nearly_sent(self.paths.len() as u32 * self.pmtu_bytes());
+        let ends_burst = outlook.left_bytes <= u64::from(path_count * self.pmtu_bytes());
         let head = Head {
             stream: place.stream,
             pseq: psn,
-            tx_ts: now.ticks(self.cfg.transport.tick_ps),
-            ack_req: place.is_last || is_window_spent || ends_burst(),
+            tx_ts,
+            ack_req: place.is_last || is_window_spent || ends_burst,
             rtx: way != Way::New,
-            eob: !(self.requester.has_more() || self.responder.has_answers()),
+            eob: !(outlook.has_more || self.responder.has_answers()),
         };
-        let mut iova = place.iova;
-        if iova.is_some() && desc.len > 0 && place.losses != core.mrs.losses() {
-            iova = self.find_payload(core, desc);
-            if iova.is_none() {
-                self.leave_out(core, index, psn, desc, way);
-                return false;
+        Some((head, route))
+    }
+
+    /// The payload of a packet; `None` when its memory was taken away or does not answer.
+    #[inline(always)]
+    fn fetch(
+        &mut self,
+        core: &mut Core,
+        sending: &Sending,
+        desc: &Desc,
+        place: &Place,
+        mem: &mut dyn HostMemory,
+    ) -> Option<Payload> {
+        let Some(mut iova) = place.iova.filter(|_| desc.len > 0) else { return Some(Payload::EMPTY) };
+        if place.losses != core.mrs.losses() {
+            match self.find_payload(core, desc) {
+                Some(found) => iova = found,
+                None => {
+                    self.leave_out(core, sending.index, sending.psn, desc, sending.way);
+                    return None;
+                }
             }
         }
-        let payload = match iova {
-            Some(iova) if desc.len > 0 => match mem.read(iova, desc.len.into()) {
-                Ok(payload) => payload,
-                Err(_) => {
-                    core.counters.count(Counter::DmaReadError);
-                    let stream = self.stream_of(desc);
-                    self.fail(core, Status::LocDma, stream);
-                    return false;
-                }
-            },
-            _ => Payload::EMPTY,
-        };
+        match mem.read(iova, desc.len.into()) {
+            Ok(payload) => Some(payload),
+            Err(_) => {
+                core.counters.count(Counter::DmaReadError);
+                let stream = self.stream_of(desc);
+                self.fail(core, Status::LocDma, stream);
+                None
+            }
+        }
+    }
+
+    /// A packet leaves by path `index`: the token bucket pays and the path's timer is set. Returns its plane.
+    #[inline(always)]
+    fn note_sent(&mut self, core: &mut Core, sending: &Sending, desc: &Desc, ack_req: bool) -> u8 {
+        let Sending { now, index, way, .. } = *sending;
         self.pacer.spend(now, u32::from(desc.len) + OVERHEAD_BYTES);
-        if self.paths.get(index).is_some_and(|path| path.is_ack_asked != head.ack_req) {
-            if way == Way::New {
-                // A timer as if nothing had changed, too: one that is early looks at the path anew.
-                self.arm_path(core, index);
-            }
-            if let Some(path) = self.paths.get_mut(index) {
-                path.is_ack_asked = head.ack_req;
-            }
+        if self.paths.get(index).is_some_and(|path| path.is_ack_asked != ack_req) {
+            self.ask_for_ack(core, index, way, ack_req);
         }
         self.arm_path(core, index);
-        let Some(template) = self.template(core, plane, TrafficClass::Data) else { return false };
-        match (&write, &other) {
-            (Some((m, r, _)), _) => emit_write(template, route, &head, m, r, payload, &core.emit, out),
-            (_, Some((body, _))) => emit_body(template, route, &head, body, payload, &core.emit, out),
-            (None, None) => return false,
+        self.paths.get(index).map_or(0, |path| path.plane)
+    }
+
+    /// The last packet of path `index` asks for an acknowledgement at once, or not, unlike the one before.
+    #[inline(never)]
+    fn ask_for_ack(&mut self, core: &mut Core, index: usize, way: Way, ack_req: bool) {
+        if way == Way::New {
+            // A timer as if nothing had changed, too: one that is early looks at the path anew.
+            self.arm_path(core, index);
         }
-        true
+        if let Some(path) = self.paths.get_mut(index) {
+            path.is_ack_asked = ack_req;
+        }
     }
 
     /// A packet cannot be sent because its memory was taken away. A message of this side is not done, so its host has

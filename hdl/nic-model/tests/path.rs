@@ -53,7 +53,8 @@ impl Bench {
     /// Sends `count` packets 100 ns apart.
     fn send(&mut self, count: u32) {
         for i in 0..count {
-            self.path.send_new(self.now, Desc { slot: i, ..Desc::default() }, &self.cfg);
+            let tx_ts = self.now.ticks(self.cfg.tick_ps);
+            self.path.send_new(self.now, tx_ts, Desc { slot: i, ..Desc::default() }, &self.cfg);
             self.now = self.now.after_ps(US / 10);
         }
     }

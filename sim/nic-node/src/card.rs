@@ -43,7 +43,6 @@ impl<M: HostMemory + Send + 'static> Card<M> {
             next_wake_ps: u64::MAX,
             ports: [Port::default(); PORTS_MAX],
             wakes_ps: Vec::new(),
-            frame: frame::Frame::empty(),
         };
         Card { joint, memory }
     }
@@ -156,8 +155,6 @@ struct Joint {
     ports: [Port; PORTS_MAX],
     /// When the timers of the model that are set in the network are due, the earliest last.
     wakes_ps: Vec<u64>,
-    /// Where frames are on their way out, so that they are made in place.
-    frame: frame::Frame,
 }
 
 impl Joint {
@@ -169,8 +166,10 @@ impl Joint {
     #[inline]
     fn pump(&mut self, ctx: &mut Context<'_>, memory: &mut dyn HostMemory) {
         // Most frames that arrive find the port busy or leave nothing to send.
-        if (0..self.port_count).any(|port| self.is_open(port)) {
+        if self.port_count > 1 {
             self.send_all(ctx, memory);
+        } else if self.is_open(0) {
+            self.send_one(ctx, 0, memory);
         }
         self.set_wake(ctx);
     }
@@ -191,14 +190,14 @@ impl Joint {
                 }
             }
             // Planes take turns: what one port sent may allow another to send.
-            if !has_sent || self.port_count == 1 {
+            if !has_sent {
                 return;
             }
         }
     }
 
     /// Sends at most one frame, and has the port call when it is free if there may be another.
-    #[inline]
+    #[inline(never)]
     fn send_one(&mut self, ctx: &mut Context<'_>, index: usize, memory: &mut dyn HostMemory) -> bool {
         let now_ps = ctx.now_ps();
         let (now, port) = (self.time(now_ps), &mut self.ports[index]);
@@ -207,10 +206,12 @@ impl Joint {
             let mut out = ctx.out_port(index as u16);
             port.free_at_ps = out.free_at_ps();
             if port.free_at_ps <= now_ps && out.is_up() {
-                if !self.nic.poll_transmit_into(now, index as u8, memory, &mut self.frame) {
+                // Made here, where the processor's cache has the place, and not in memory of the card.
+                let mut frame = frame::Frame::empty();
+                if !self.nic.poll_transmit_into(now, index as u8, memory, &mut frame) {
                     return false;
                 }
-                out.send(to_fabric(&self.frame));
+                out.send(to_fabric(&frame));
                 port.free_at_ps = out.free_at_ps();
                 has_sent = true;
             }
@@ -255,7 +256,6 @@ impl Joint {
         prefetch(&self.clock_ps);
         prefetch(&self.ports[0]);
         prefetch(&self.wakes_ps);
-        prefetch(&self.frame);
         self.nic.foresee(Prefetch);
     }
 

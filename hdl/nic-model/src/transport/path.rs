@@ -255,8 +255,9 @@ impl TxPath {
         self.silent_rtos
     }
 
-    /// Takes the next sequence number for a new packet.
-    pub fn send_new(&mut self, now: Time, desc: Desc, cfg: &TransportConfig) -> Psn {
+    /// Takes the next sequence number for a new packet, which carries the clock `tx_ts`.
+    #[inline]
+    pub fn send_new(&mut self, now: Time, tx_ts: Ticks, desc: Desc, cfg: &TransportConfig) -> Psn {
         if self.window.in_flight_pkts() == 0 {
             (self.tlp_count, self.silent_since) = (0, now);
             if self.base != Time::ZERO && now.since_ps(self.base) > cfg.idle_restart_ps {
@@ -267,7 +268,7 @@ impl TxPath {
         self.base = now;
         self.marker_owed = true;
         self.new_pkts += 1;
-        let psn = self.window.push(desc, now.ticks(cfg.tick_ps), self.epoch);
+        let psn = self.window.push(desc, tx_ts, self.epoch);
         self.copy_from = self.window.nxt();
         psn
     }
@@ -563,37 +564,43 @@ impl TxPath {
         }
     }
 
+    #[inline(never)]
     fn rto_ps(&self, conn_srtt_ps: Option<u64>, cfg: &TransportConfig) -> u64 {
         let base = self.rtt.rto_ps().or(conn_srtt_ps.map(|s| 3 * s)).unwrap_or(cfg.rto_init_ps).max(cfg.rto_min_ps);
         base.saturating_mul(1 << self.silent_rtos.min(30)).min(cfg.rto_max_ps)
     }
 
     /// How long the answer to the last packet may take: a round trip with its jitter, and the receiver's own delay
-    /// unless it was asked not to wait.
-    fn answer_ps(&self, conn_srtt_ps: u64, cfg: &TransportConfig) -> u64 {
-        // Of another path's round trip nothing is known but its size.
-        let (srtt_ps, jitter_ps) = match (self.rtt.srtt_ps(), self.rtt.rto_ps()) {
-            (Some(srtt_ps), Some(rto_ps)) => (srtt_ps, rto_ps - srtt_ps),
-            _ => (conn_srtt_ps, conn_srtt_ps),
-        };
+    /// unless it was asked not to wait. `None` before the path's first round trip.
+    #[inline]
+    fn own_answer_ps(&self, cfg: &TransportConfig) -> Option<u64> {
+        let (srtt_ps, jitter_ps) = self.rtt.srtt_and_jitter_ps()?;
+        Some(self.answer_ps(srtt_ps, jitter_ps, cfg))
+    }
+
+    #[inline]
+    fn answer_ps(&self, srtt_ps: u64, jitter_ps: u64, cfg: &TransportConfig) -> u64 {
         let held_ps = if self.is_ack_asked { 0 } else { cfg.ack_delay_ps };
         (srtt_ps + jitter_ps.max(cfg.tlp_slack_ps) + held_ps).max(cfg.tlp_min_ps)
     }
 
     /// When the timer is due, and whether it asks for a probe then: `tlp_limit` of them at least, and more until the
     /// path was silent for the retransmission timeout.
+    #[inline]
     fn expiry(&self, conn_srtt_ps: Option<u64>, cfg: &TransportConfig) -> (Time, bool) {
-        let rto_ps = self.rto_ps(conn_srtt_ps, cfg);
         if cfg.tlp_limit == 0 || self.silent_rtos > 0 {
-            return (self.base.after_ps(rto_ps), false);
+            return (self.base.after_ps(self.rto_ps(conn_srtt_ps, cfg)), false);
         }
-        let srtt_ps = self.rtt.srtt_ps().or(conn_srtt_ps);
-        let answer_ps =
-            srtt_ps.map_or(u64::from(TLP_COLD_MINS) * cfg.tlp_min_ps, |srtt_ps| self.answer_ps(srtt_ps, cfg));
+        // Of another path's round trip nothing is known but its size.
+        let answer_ps = self.own_answer_ps(cfg).or(conn_srtt_ps.map(|srtt_ps| self.answer_ps(srtt_ps, srtt_ps, cfg)));
+        let answer_ps = answer_ps.unwrap_or(u64::from(TLP_COLD_MINS) * cfg.tlp_min_ps);
         let doublings = self.tlp_count.saturating_sub(STEADY_PROBES - 1).min(16);
         let probe_at = self.base.after_ps(answer_ps << doublings);
-        let timeout_at = self.silent_since.after_ps(rto_ps);
-        if self.tlp_count < cfg.tlp_limit || probe_at < timeout_at {
+        if self.tlp_count < cfg.tlp_limit {
+            return (probe_at, true);
+        }
+        let timeout_at = self.silent_since.after_ps(self.rto_ps(conn_srtt_ps, cfg));
+        if probe_at < timeout_at {
             (probe_at, true)
         } else {
             // The last probe had its time, too.
@@ -602,7 +609,21 @@ impl TxPath {
     }
 
     /// When the timer is due: tail-loss probes first, then the retransmission timeout.
+    #[inline]
     pub fn deadline(&self, conn_srtt_ps: Option<u64>, cfg: &TransportConfig) -> Time {
+        let is_calm = self.silent_rtos == 0 && self.tlp_count < STEADY_PROBES.min(cfg.tlp_limit);
+        if is_calm && self.state != PathState::Dead && self.window.in_flight_pkts() > self.parked_pkts {
+            if let Some(answer_ps) = self.own_answer_ps(cfg) {
+                // The first probes, as nearly always.
+                return self.base.after_ps(answer_ps);
+            }
+        }
+        self.late_deadline(conn_srtt_ps, cfg)
+    }
+
+    /// As [`deadline`](Self::deadline), whatever the path has been through.
+    #[inline(never)]
+    fn late_deadline(&self, conn_srtt_ps: Option<u64>, cfg: &TransportConfig) -> Time {
         if self.window.in_flight_pkts() == self.parked_pkts {
             // What the receiver refused for now is not missing.
             return Time::NEVER;

@@ -5,30 +5,103 @@
 //! the paths stands in two short arrays of its own, so that choosing does not touch the paths themselves.
 
 use super::path::TxPath;
+use super::window::Desc;
 use crate::config::TransportConfig;
 use crate::footprint::of_vec;
 use crate::foresee::Fetch;
-use crate::time::Time;
+use crate::time::{Ticks, Time};
 use alloc::vec::Vec;
+use nic_spec::num::Psn;
 
 /// Planes that a card can have.
 pub const PLANES_MAX: usize = 16;
 /// Load of a path that may not take a new packet.
-const CLOSED: u16 = u16::MAX;
+const CLOSED: i16 = i16::MAX;
 /// Added to the load of a path that should be passed over for a while.
-const SKIPPED: u16 = 0x4000;
+const SKIPPED: i16 = 0x4000;
+/// Loads that are looked at together.
+const ROW: usize = 16;
 
 impl TxPath {
     /// How full its window is, in 1/256, or [`CLOSED`].
     #[inline]
-    fn load(&self, now: Time, cfg: &TransportConfig) -> u16 {
+    fn load(&self, now: Time, cfg: &TransportConfig) -> i16 {
         let (in_flight, cwnd) = (self.window.in_flight_pkts(), self.cc.cwnd_pkts());
         if in_flight >= cwnd || !self.is_healthy() || self.window.is_full(cfg.path_cap_pkts) {
             return CLOSED;
         }
-        (in_flight * 256 / cwnd) as u16 + if self.is_skipped(now) { SKIPPED } else { 0 }
+        (in_flight * 256 / cwnd) as i16 + if self.is_skipped(now) { SKIPPED } else { 0 }
     }
 }
+
+/// The [`load`](TxPath::load) of each path, in rows as wide as a few vector registers. The first row stands where the
+/// set does, since most connections need no other; what is behind the last path is closed.
+#[derive(Clone, Debug)]
+struct Loads {
+    first: [i16; ROW],
+    more: Vec<[i16; ROW]>,
+}
+
+impl Loads {
+    const NONE: Self = Self { first: [CLOSED; ROW], more: Vec::new() };
+
+    /// The load of path `index`, for which there is room.
+    #[inline]
+    fn of(&mut self, index: usize) -> &mut i16 {
+        if index < ROW {
+            &mut self.first[index]
+        } else {
+            &mut self.more[index / ROW - 1][index % ROW]
+        }
+    }
+
+    /// Makes room for `count` paths.
+    fn grow(&mut self, count: usize) {
+        self.more.resize(count.div_ceil(ROW).saturating_sub(1), [CLOSED; ROW]);
+    }
+
+    /// The path with the smallest load, the first from `next` on where several have it; `None` when all are closed.
+    #[inline]
+    fn lightest(&self, next: u16) -> Option<usize> {
+        let mut least = self.first;
+        for row in &self.more {
+            least.iter_mut().zip(row).for_each(|(least, load)| *least = (*least).min(*load));
+        }
+        let least = least.iter().fold(CLOSED, |least, load| least.min(*load));
+        if least == CLOSED {
+            return None;
+        }
+        let mut turn = first_turn(&self.first, least, 0, next);
+        for (row, from) in self.more.iter().zip((ROW as i16..).step_by(ROW)) {
+            turn = turn.min(first_turn(row, least, from, next));
+        }
+        Some(usize::from((turn as u16).wrapping_add(next) as u8))
+    }
+
+    /// As [`lightest`](Self::lightest) of those whose plane, in `planes`, is `plane`.
+    fn lightest_of(&self, next: u16, planes: &[u8], plane: u8) -> Option<usize> {
+        let loads = self.first.iter().chain(self.more.iter().flatten());
+        let own = loads.zip(planes).zip(0u16..).filter(|((load, p), _)| **p == plane && **load != CLOSED);
+        own.min_by_key(|((load, _), index)| (**load, index.wrapping_sub(next))).map(|(_, index)| index.into())
+    }
+}
+
+/// How many turns after `next` it is that of the first path with the load `least` in a row that begins with path `from`,
+/// all modulo 256, the most paths there are; 256 or more if there is none. No load of the row is less than that.
+///
+/// Written so that the compiler does it for several paths at a time.
+#[inline(always)]
+fn first_turn(row: &[i16; ROW], least: i16, from: i16, next: u16) -> i16 {
+    let first = from.wrapping_sub(next as i16);
+    let mut turn = i16::MAX;
+    for (load, i) in row.iter().zip(0i16..) {
+        // How much more it is comes first, and is nothing where it counts.
+        let key = (load.wrapping_sub(least).min(64) << 8) | (first.wrapping_add(i) & 0xff);
+        turn = turn.min(key);
+    }
+    turn
+}
+
 /// Turns that one plane may be ahead of another that could send too.
 const TURNS_AHEAD: u64 = 2;
 /// What a plane of weight 1 pays for a turn.
@@ -81,10 +154,11 @@ pub struct PathSet {
     in_flight_pkts: u32,
     cwnd_pkts: u32,
     plane_mask: u16,
+    /// Planes in `plane_mask`.
+    plane_count: u16,
     /// Where the rotation stands, 0..=256.
     next: u16,
-    /// Of each path: its [`load`](TxPath::load) in the high 16 bits.
-    loads: Vec<u32>,
+    loads: Loads,
     slots: Vec<Slot>,
     /// Of each path: its plane.
     planes: Vec<u8>,
@@ -100,8 +174,9 @@ impl PathSet {
             in_flight_pkts: 0,
             cwnd_pkts: 0,
             plane_mask: 0,
+            plane_count: 0,
             next: 0,
-            loads: Vec::new(),
+            loads: Loads::NONE,
             slots: Vec::new(),
             planes: Vec::new(),
             turns,
@@ -110,7 +185,7 @@ impl PathSet {
 
     /// Adds a path and returns its index, which is its path_id.
     pub fn push(&mut self, path: TxPath, now: Time, cfg: &TransportConfig) -> usize {
-        self.loads.push(u32::from(CLOSED) << 16);
+        self.loads.grow(self.slots.len() + 1);
         self.planes.push(path.plane);
         self.slots.push(Slot { armed: Time::NEVER, in_flight: 0, cwnd: 0, rtx_queued: false, path });
         self.refresh(self.slots.len() - 1, now, cfg);
@@ -119,7 +194,7 @@ impl PathSet {
 
     /// Memory of the paths on the heap, bytes.
     pub fn heap_bytes(&self) -> usize {
-        let own = of_vec(&self.slots) + of_vec(&self.loads) + of_vec(&self.planes);
+        let own = of_vec(&self.slots) + of_vec(&self.loads.more) + of_vec(&self.planes);
         own + self.iter().map(TxPath::heap_bytes).sum::<usize>()
     }
 
@@ -165,6 +240,12 @@ impl PathSet {
         self.plane_mask
     }
 
+    /// Planes by which paths leave.
+    #[inline]
+    pub const fn plane_count(&self) -> u32 {
+        self.plane_count as u32
+    }
+
     /// The timer entry of path `index`.
     pub(crate) fn armed_mut(&mut self, index: usize) -> &mut Time {
         &mut self.slots[index].armed
@@ -186,10 +267,7 @@ impl PathSet {
     /// Has fetched what an acknowledgement of path `index`, or a new packet on it, touches.
     #[inline]
     pub(crate) fn foresee(&self, index: usize, fetch: impl Fetch) {
-        if let (Some(slot), Some(load), Some(plane)) =
-            (self.slots.get(index), self.loads.get(index), self.planes.get(index))
-        {
-            fetch.line(load);
+        if let (Some(slot), Some(plane)) = (self.slots.get(index), self.planes.get(index)) {
             fetch.line(plane);
             fetch.line(slot);
             fetch.line(&slot.path.rtt);
@@ -227,10 +305,12 @@ impl PathSet {
         (queue, Some(deadline))
     }
 
-    /// As [`refresh`](Self::refresh) after one more packet was sent by path `index`, which was open.
+    /// A new packet leaves by path `index`, which was open: it takes the next sequence number, the rotation moves on and
+    /// its plane pays for the turn.
     #[inline]
-    pub(crate) fn count_sent(&mut self, index: usize, now: Time, cfg: &TransportConfig) {
+    pub(crate) fn send_new(&mut self, index: usize, now: Time, tx_ts: Ticks, desc: Desc, cfg: &TransportConfig) -> Psn {
         let slot = &mut self.slots[index];
+        let psn = slot.path.send_new(now, tx_ts, desc, cfg);
         let load = slot.path.load(now, cfg);
         // After a pause the window starts anew.
         let cwnd = slot.path.cc.cwnd_pkts();
@@ -238,10 +318,12 @@ impl PathSet {
         slot.in_flight += 1;
         self.cwnd_pkts = self.cwnd_pkts + cwnd - u32::from(slot.cwnd);
         slot.cwnd = cwnd as u16;
-        self.loads[index] = u32::from(load) << 16;
-        if load == CLOSED {
-            self.turns[usize::from(slot.path.plane & 15)].open_paths -= 1;
-        }
+        let turn = &mut self.turns[usize::from(slot.path.plane & 15)];
+        *self.loads.of(index) = load;
+        turn.open_paths -= u16::from(load == CLOSED);
+        turn.paid += turn.cost;
+        self.next = index as u16 + 1;
+        psn
     }
 
     #[inline]
@@ -255,8 +337,7 @@ impl PathSet {
         self.in_flight_pkts = self.in_flight_pkts + in_flight - u32::from(slot.in_flight);
         self.cwnd_pkts = self.cwnd_pkts + cwnd - u32::from(slot.cwnd);
         (slot.in_flight, slot.cwnd) = (in_flight as u16, cwnd as u16);
-        let old_load = core::mem::replace(&mut self.loads[index], u32::from(load) << 16);
-        let was_open = old_load >> 16 != u32::from(CLOSED);
+        let was_open = core::mem::replace(self.loads.of(index), load) != CLOSED;
         let old_plane = core::mem::replace(&mut self.planes[index], new_plane);
         let is_open = load != CLOSED;
         if was_open != is_open || old_plane != new_plane || self.plane_mask >> new_plane & 1 == 0 {
@@ -275,6 +356,7 @@ impl PathSet {
         self.turns[plane].open_paths += u16::from(is_open);
         if self.plane_mask >> new_plane & 1 == 0 || old_plane != new_plane {
             self.plane_mask = self.planes.iter().fold(0, |mask, plane| mask | 1 << (plane & 15));
+            self.plane_count = self.plane_mask.count_ones() as u16;
         }
     }
 
@@ -285,29 +367,14 @@ impl PathSet {
     }
 
     /// Which path of `plane` takes the next new packet.
+    #[inline]
     pub fn choose(&self, plane: u8) -> Choice {
         let own = &self.turns[usize::from(plane & 15)];
         if own.open_paths == 0 {
             return Choice::Closed;
         }
-        // The smallest load first, then the place in the rotation.
-        let next = u32::from(self.next);
-        let key = |index: u32, load: u32| load | index.wrapping_sub(next) & 0xffff;
-        let mut best = u32::MAX;
-        if self.plane_mask & (self.plane_mask - 1) == 0 {
-            // Four at a time, so that it is a row of comparisons without branches.
-            let (quads, rest) = self.loads.as_chunks::<4>();
-            let mut index = 0;
-            for [a, b, c, d] in quads {
-                let (a, b) = (key(index, *a), key(index + 1, *b));
-                let (c, d) = (key(index + 2, *c), key(index + 3, *d));
-                best = best.min(a.min(b).min(c.min(d)));
-                index += 4;
-            }
-            for load in rest {
-                best = best.min(key(index, *load));
-                index += 1;
-            }
+        let lightest = if self.plane_count == 1 {
+            self.loads.lightest(self.next)
         } else {
             let is_behind = |other: &Turn| {
                 let ahead = own.paid.saturating_sub(other.paid);
@@ -317,30 +384,15 @@ impl PathSet {
             if self.turns.iter().any(is_behind) {
                 return Choice::OtherPlane;
             }
-            for ((load, p), index) in self.loads.iter().zip(&self.planes).zip(0..) {
-                best = best.min(if *p == plane { key(index, *load) } else { u32::MAX });
-            }
-        }
-        if best >> 16 == u32::from(CLOSED) {
-            Choice::Closed
-        } else {
-            Choice::Path((best.wrapping_add(next) & 0xffff) as usize)
-        }
-    }
-
-    /// A new packet leaves by path `index`: the rotation moves on and its plane pays for the turn.
-    pub fn took_turn(&mut self, index: usize) {
-        self.next = index as u16 + 1;
-        let turn = &mut self.turns[usize::from(self.planes[index] & 15)];
-        turn.paid += turn.cost;
+            self.loads.lightest_of(self.next, &self.planes, plane)
+        };
+        lightest.map_or(Choice::Closed, Choice::Path)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::transport::window::Desc;
-    use nic_spec::num::Psn;
 
     use super::super::path::PathState;
     const CFG: fn() -> TransportConfig = TransportConfig::default;
@@ -364,9 +416,7 @@ mod tests {
     fn send(s: &mut PathSet, plane: u8) -> Choice {
         let choice = s.choose(plane);
         if let Choice::Path(i) = choice {
-            s.get_mut(i).expect("a path").send_new(Time(0), Desc::default(), &CFG());
-            s.refresh(i, Time(0), &CFG());
-            s.took_turn(i);
+            s.send_new(i, Time(0), Ticks(0), Desc::default(), &CFG());
         }
         choice
     }

@@ -191,8 +191,26 @@ impl HintEngine {
 
     /// Data of connection `index` arrived. True when it was idle before, so that its acknowledgement should leave at
     /// once.
+    #[inline]
     pub fn on_data(&mut self, now: Time, index: usize, packet: &Inbound) -> bool {
         let Some(claim) = self.claims.get_mut(index) else { return false };
+        let is_midst = claim.is_active && claim.ended.is_none() && !packet.is_end;
+        if !is_midst || now.since_ps(self.window_start) >= self.rules.window_ps {
+            return self.on_turn(now, index, packet);
+        }
+        self.window_bytes += u64::from(packet.wire_bytes);
+        self.window_pkts += 1;
+        self.window_marks += u32::from(packet.is_marked);
+        claim.bytes += u64::from(packet.wire_bytes);
+        claim.packet_bytes = claim.packet_bytes.max(packet.wire_bytes);
+        claim.last_data = now;
+        false
+    }
+
+    /// As [`on_data`](Self::on_data) for a packet that may begin or end something.
+    #[inline(never)]
+    fn on_turn(&mut self, now: Time, index: usize, packet: &Inbound) -> bool {
+        let claim = &mut self.claims[index];
         self.window_bytes += u64::from(packet.wire_bytes);
         self.window_pkts += 1;
         self.window_marks += u32::from(packet.is_marked);
@@ -325,6 +343,12 @@ impl HintEngine {
                 self.news.push_back(*i);
             }
         }
+    }
+
+    /// True when [`next_news`](Self::next_news) may have one.
+    #[inline]
+    pub fn has_news(&self) -> bool {
+        !self.news.is_empty()
     }
 
     /// Row of a connection that must be told soon because its share halved, by an acknowledgement made for that.

@@ -63,6 +63,16 @@ impl Rtt {
         (self.srtt_ps != 0).then(|| self.srtt_ps + 4 * self.var_ps)
     }
 
+    /// SRTT and 4·RTTVAR, ps, or `None` before the first sample.
+    #[inline]
+    pub const fn srtt_and_jitter_ps(&self) -> Option<(u64, u64)> {
+        if self.srtt_ps == 0 {
+            None
+        } else {
+            Some((self.srtt_ps, 4 * self.var_ps))
+        }
+    }
+
     /// Forgets everything: the path was re-aimed.
     pub fn reset(&mut self) {
         *self = Self::default();

@@ -174,6 +174,7 @@ impl RxPath {
     }
 
     /// Is `pseq` new? Changes nothing.
+    #[inline]
     pub fn check(&self, pseq: Psn) -> Verdict {
         let ahead = pseq.distance_from(self.cum);
         if ahead == 0 || ahead >= 1 << (Psn::BITS - 1) {
@@ -188,6 +189,7 @@ impl RxPath {
     }
 
     /// Records a packet that [`check`](Self::check) accepted and whose payload is on its way to memory.
+    #[inline(always)]
     pub fn commit(&mut self, a: &Arrival, cfg: &TransportConfig) -> AckDue {
         let ahead = a.trigger.pseq.distance_from(self.cum);
         let had_hole = self.has_map;
@@ -217,6 +219,7 @@ impl RxPath {
         self.arrived(a, cfg, true)
     }
 
+    #[inline(always)]
     fn arrived(&mut self, a: &Arrival, cfg: &TransportConfig, now: bool) -> AckDue {
         self.ce_cnt = self.ce_cnt.wrapping_add(u16::from(a.trigger.ce));
         self.set_trigger(a.trigger);
@@ -237,6 +240,7 @@ impl RxPath {
         self.ce_cnt = self.ce_cnt.wrapping_add(u16::from(trigger.ce));
     }
 
+    #[inline]
     fn set_trigger(&mut self, trigger: Trigger) {
         if trigger.epoch != self.trigger.epoch && self.heard {
             let turns = u32::from(trigger.epoch.wrapping_sub(self.trigger.epoch) & 15);

@@ -239,6 +239,7 @@ impl SendWindow {
         psn.get() as usize & (self.ring.len() - 1)
     }
 
+    #[cold]
     fn grow(&mut self) {
         let old = core::mem::take(&mut self.ring);
         let size = (old.len() * 2).max(16);
@@ -252,6 +253,7 @@ impl SendWindow {
     }
 
     /// Takes the next number for a new packet. The window must not be full.
+    #[inline]
     pub fn push(&mut self, desc: Desc, tx_ts: Ticks, epoch: u8) -> Psn {
         assert!(!self.is_full(BITS), "a path may not hold more than {BITS} packets");
         if self.span_pkts() as usize == self.ring.len() {

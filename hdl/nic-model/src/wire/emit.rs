@@ -3,7 +3,7 @@
 //! Everything is written in place into the frame's header room; nothing is allocated.
 
 use super::frame::{Frame, Payload, HEADER_BYTES_MAX};
-use super::packet::{Ack, Body, Message, Network, Packet, ReadPart, Remote};
+use super::packet::{Ack, Body, Message, Network, Packet, ReadPart, Remote, WritePart};
 use super::word::{be32, field, put32, put64, word};
 use crate::time::Ticks;
 use nic_spec::consts::{ICRC_BYTES, SYNDROME_ACK, TVER};
@@ -159,30 +159,27 @@ pub(crate) fn emit_body(
 }
 
 /// As [`emit_body`] for a WRITE without immediate data.
-#[allow(clippy::too_many_arguments)]
-#[inline]
+#[inline(always)]
 pub(crate) fn emit_write(
     t: &Template,
     route: Route,
     head: &Head,
-    m: &Message,
-    r: &Remote,
+    part: &WritePart,
     payload: Payload,
     cfg: &EmitConfig,
     frame: &mut Frame,
 ) {
     if t.is_ipv6 == Some(true) {
-        return emit_body(t, route, head, &Body::Write(*m, *r), payload, cfg, frame);
+        return emit_body(t, route, head, &Body::Write(part.message(), part.remote), payload, cfg, frame);
     }
     const AT: usize = base_bytes(Ipv4::LEN);
     let room = frame.header_room();
-    let first = word!(Mxth[0]: first = m.first, last = m.last, se = m.se, fence = m.fence, mseq = m.mseq.get());
-    put32(room, AT, first);
-    put32(room, AT + 4, word!(Mxth[1]: rsn = m.rsn.get()));
-    put64(room, AT + Mxth::LEN, r.va);
-    put32(room, AT + Mxth::LEN + 8, r.rkey.get());
-    put32(room, AT + Mxth::LEN + 12, r.dma_len);
-    let se = m.se && m.last;
+    put32(room, AT, part.mxth0);
+    put32(room, AT + 4, part.mxth1);
+    put64(room, AT + Mxth::LEN, part.remote.va);
+    put32(room, AT + Mxth::LEN + 8, part.remote.rkey.get());
+    put32(room, AT + Mxth::LEN + 12, part.remote.dma_len);
+    let se = part.se() && part.last();
     finish(t, route, head, Opcode::Write, se, AT + Mxth::LEN + Reth::LEN, payload, cfg, frame);
 }
 

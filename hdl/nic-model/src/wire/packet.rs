@@ -1,10 +1,11 @@
 //! A packet as values: what the headers say, one variant an operation.
 
 use super::frame::Payload;
+use super::word::{field, word};
 use crate::time::Ticks;
 use crate::transport::bitmap::Bitmap;
 use nic_spec::num::{HintSeq, Msn, Pkey, Psn, Qpn, Rkey, Rsn, RsnLimit};
-use nic_spec::wire::{AtomicOp, Opcode};
+use nic_spec::wire::{AtomicOp, Opcode, ECN_CE};
 
 /// Where a packet goes and comes from, network layer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -243,7 +244,112 @@ pub struct Packet {
     pub payload: Payload,
 }
 
+/// What the headers of a packet say besides its operation, as far as its connection reads them: words as they came, of
+/// which a field is taken where it is needed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Label {
+    pub bth0: u32,
+    pub bth1: u32,
+    pub bth2: u32,
+    pub pxth0: u32,
+    pub pxth1: u32,
+    pub ecn: u32,
+}
+
+/// Accessors of a field of a word.
+macro_rules! fields {
+    ($($name:ident: $word:ident, $header:ident[$index:literal].$field:ident, |$value:ident| $of:expr => $type:ty;)+) => {
+        $(
+            #[inline(always)]
+            pub const fn $name(&self) -> $type {
+                let $value = field!(self.$word, $header[$index].$field);
+                $of
+            }
+        )+
+    };
+}
+
+impl Label {
+    fields! {
+        pkey: bth0, Bth[0].pkey, |v| Pkey::new(v as u16) => Pkey;
+        dest: bth1, Bth[1].dest_qpn, |v| Qpn::new(v) => Qpn;
+        ack_req: bth2, Bth[2].ack_req, |v| v != 0 => bool;
+        rtx: bth2, Bth[2].rtx, |v| v != 0 => bool;
+        eob: bth2, Bth[2].eob, |v| v != 0 => bool;
+        pseq: bth2, Bth[2].pseq, |v| Psn::new(v) => Psn;
+        path: pxth0, Pxth[0].path_id, |v| v as u8 => u8;
+        plane: pxth0, Pxth[0].plane, |v| v as u8 => u8;
+        epoch: pxth0, Pxth[0].epoch, |v| v as u8 => u8;
+        stream: pxth0, Pxth[0].stream_id, |v| v as u16 => u16;
+        tx_ts: pxth1, Pxth[1].tx_ts, |v| Ticks(v) => Ticks;
+    }
+
+    /// The packet was marked by the network.
+    #[inline(always)]
+    pub const fn is_marked(&self) -> bool {
+        self.ecn == ECN_CE as u32
+    }
+}
+
+/// Part of a WRITE without immediate data, as [`Label`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct WritePart {
+    pub mxth0: u32,
+    pub mxth1: u32,
+    /// Where its payload goes.
+    pub remote: Remote,
+}
+
+impl WritePart {
+    fields! {
+        first: mxth0, Mxth[0].first, |v| v != 0 => bool;
+        last: mxth0, Mxth[0].last, |v| v != 0 => bool;
+        has_imm: mxth0, Mxth[0].imm, |v| v != 0 => bool;
+        has_inv: mxth0, Mxth[0].inv, |v| v != 0 => bool;
+        se: mxth0, Mxth[0].se, |v| v != 0 => bool;
+        fence: mxth0, Mxth[0].fence, |v| v != 0 => bool;
+        mseq: mxth0, Mxth[0].mseq, |v| Msn::new(v) => Msn;
+        rsn: mxth1, Mxth[1].rsn, |v| Rsn::new(v) => Rsn;
+    }
+
+    /// A part of a message that neither has immediate data nor invalidates a key.
+    #[inline(always)]
+    pub fn new(mseq: Msn, rsn: Rsn, first: bool, last: bool, se: bool, fence: bool, remote: Remote) -> Self {
+        let mxth0 = word!(Mxth[0]: first = first, last = last, se = se, fence = fence, mseq = mseq.get());
+        Self { mxth0, mxth1: word!(Mxth[1]: rsn = rsn.get()), remote }
+    }
+
+    /// Its message header.
+    pub fn message(&self) -> Message {
+        Message {
+            first: self.first(),
+            last: self.last(),
+            has_imm: self.has_imm(),
+            has_inv: self.has_inv(),
+            se: self.se(),
+            fence: self.fence(),
+            mseq: self.mseq(),
+            rsn: self.rsn(),
+            ..Message::default()
+        }
+    }
+}
+
 impl Packet {
+    /// What its headers say besides its operation.
+    pub(crate) fn label(&self) -> Label {
+        let (ack_req, rtx, eob, pseq) = (self.ack_req, self.rtx, self.eob, self.pseq.get());
+        let (path, plane, epoch, stream) = (self.path, self.plane, self.epoch, self.stream);
+        Label {
+            bth0: word!(Bth[0]: pkey = self.pkey.get()),
+            bth1: word!(Bth[1]: dest_qpn = self.dest.get()),
+            bth2: word!(Bth[2]: ack_req = ack_req, rtx = rtx, eob = eob, pseq = pseq),
+            pxth0: word!(Pxth[0]: path_id = path, plane = plane, epoch = epoch, stream_id = stream),
+            pxth1: self.tx_ts.0,
+            ecn: self.net.ecn.into(),
+        }
+    }
+
     /// A packet of nothing, to be filled in.
     pub(crate) fn empty() -> Self {
         Self {

@@ -6,13 +6,13 @@
 
 use super::emit::icrc_of;
 use super::frame::{Frame, FrameRef, Payload, HEADER_BYTES_MAX};
-use super::packet::{Ack, Body, BufferPart, Message, Network, Packet, PathControl, ReadPart, Remote};
+use super::packet::{Ack, Body, BufferPart, Label, Message, Network, Packet, PathControl, ReadPart, Remote, WritePart};
 use super::word::{be16, be32, be64, field, word};
 use crate::time::Ticks;
 use crate::transport::bitmap::Bitmap;
 use nic_spec::consts::{ICRC_BYTES, PMTU_BYTES_MAX, TVER, VLAN_TAGS_MAX};
 use nic_spec::csr::stats::Counter;
-use nic_spec::num::{HintSeq, Msn, Pkey, Psn, Qpn, Rkey, Rsn, RsnLimit};
+use nic_spec::num::{HintSeq, Psn, Rkey, RsnLimit};
 use nic_spec::wire::opcode::Body as Content;
 use nic_spec::wire::{
     Atag, AtomicAckEth, AtomicEth, AtomicOp, Axth, Bth, Bxth, Eth, Ieth, ImmDt, Ipv4, Ipv6, Mxth, Nxth, Opcode, Pbth,
@@ -43,18 +43,18 @@ pub fn parse(frame: &Frame, filter: &PortFilter) -> Result<Packet, Counter> {
     parse_any(frame.as_parts(), filter, &mut packet).map(|()| packet)
 }
 
-/// As [`parse`] into a packet that is there already; after an error its content means nothing. Of the network layer of a
-/// packet that belongs to a connection only the congestion field is read.
-#[inline]
-pub(crate) fn parse_into(frame: FrameRef<'_>, filter: &PortFilter, out: &mut Packet) -> Result<(), Counter> {
-    match parse_usual(frame, filter, out) {
-        Some(()) => Ok(()),
-        None => parse_any(frame, filter, out),
-    }
+/// Takes what nearly every frame is.
+pub(crate) trait Usual {
+    /// A part of a WRITE without immediate data.
+    fn write(self, label: &Label, part: &WritePart, payload: &Payload);
+
+    /// A short acknowledgement.
+    fn ack(self, label: &Label, ack: &Ack);
 }
 
+/// As [`parse`] into a packet that is there already; after an error its content means nothing.
 #[inline(never)]
-fn parse_any(frame: FrameRef<'_>, filter: &PortFilter, out: &mut Packet) -> Result<(), Counter> {
+pub(crate) fn parse_any(frame: FrameRef<'_>, filter: &PortFilter, out: &mut Packet) -> Result<(), Counter> {
     if frame.len_bytes() > filter.frame_bytes_max {
         return Err(Counter::RxTooLong);
     }
@@ -78,9 +78,10 @@ const PXTH_AT: usize = BTH_AT + Bth::LEN;
 const USUAL_BYTES: usize = PXTH_AT + Pxth::LEN;
 
 /// Parses what nearly every frame is: a WRITE without immediate data or a short ACK, untagged over IPv4, headers inline
-/// and nothing wrong. `None` for everything else, which the general way decides; `out` means nothing then.
-#[inline]
-fn parse_usual(frame: FrameRef<'_>, filter: &PortFilter, out: &mut Packet) -> Option<()> {
+/// and nothing wrong. `None` for everything else, which the general way decides. What is found is handed on field by
+/// field, so that it need not be laid out in memory.
+#[inline(always)]
+pub(crate) fn parse_usual(frame: FrameRef<'_>, filter: &PortFilter, taker: impl Usual) -> Option<()> {
     let (head, rest) = frame.header.split_first_chunk::<USUAL_BYTES>()?;
     let (frame_bytes, payload_bytes) = (frame.len_bytes(), frame.payload.len_bytes() as usize);
     let mac_and_more = be64(head, 0);
@@ -111,56 +112,36 @@ fn parse_usual(frame: FrameRef<'_>, filter: &PortFilter, out: &mut Packet) -> Op
     if !is_usual {
         return None;
     }
+    let (pxth0, pxth1) = (be32(head, PXTH_AT), be32(head, PXTH_AT + 4));
+    let label = Label { bth0, bth1, bth2, pxth0, pxth1, ecn: field!(ip0, Ipv4[0].ecn) };
+    if !(frame.is_virtual() || filter.elide_icrc && payload_bytes == 0) {
+        payload(frame, filter, Eth::LEN, frame.header.len(), payload_bytes, pad).ok()?;
+    }
     const WRITE: u32 = Opcode::Write.code() as u32;
     const ACK: u32 = Opcode::Ack.code() as u32;
     match field!(bth0, Bth[0].opcode) {
         WRITE => {
             let rest: &[u8; Mxth::LEN + Reth::LEN] = rest.try_into().ok()?;
-            let (flags, ordinal) = (be32(rest, 0), be32(rest, 4));
-            let message = Message {
-                first: field!(flags, Mxth[0].first) != 0,
-                last: field!(flags, Mxth[0].last) != 0,
-                has_imm: field!(flags, Mxth[0].imm) != 0,
-                has_inv: field!(flags, Mxth[0].inv) != 0,
-                se: field!(flags, Mxth[0].se) != 0,
-                fence: field!(flags, Mxth[0].fence) != 0,
-                mseq: Msn::new(field!(flags, Mxth[0].mseq)),
-                rsn: Rsn::new(field!(ordinal, Mxth[1].rsn)),
-                ..Message::default()
-            };
-            if message.has_imm && message.last {
-                return None;
-            }
             let remote = Remote {
                 va: be64(rest, Mxth::LEN),
                 rkey: Rkey::new(be32(rest, Mxth::LEN + 8)),
                 dma_len: be32(rest, Mxth::LEN + 12),
             };
-            out.body = Body::Write(message, remote);
+            let part = WritePart { mxth0: be32(rest, 0), mxth1: be32(rest, 4), remote };
+            if part.has_imm() && part.last() {
+                return None;
+            }
+            taker.write(&label, &part, frame.payload);
         }
         ACK => {
             let rest: &[u8; Axth::LEN] = rest.try_into().ok()?;
             if be32(rest, 0) & word!(Axth[0]: bm = true, nak = true) != 0 || pad != 0 || payload_bytes != 0 {
                 return None;
             }
-            out.body = Body::Ack(ack_of(rest, Bitmap::EMPTY, None));
+            taker.ack(&label, &ack_of(rest, Bitmap::EMPTY, None));
         }
         _ => return None,
     }
-    match *frame.payload {
-        Payload::Virtual(len) if len > 0 || filter.elide_icrc => out.payload = Payload::Virtual(len),
-        _ => out.payload = payload(frame, filter, Eth::LEN, frame.header.len(), payload_bytes, pad).ok()?,
-    }
-    let (path, stamp) = (be32(head, PXTH_AT), be32(head, PXTH_AT + 4));
-    out.net.ecn = field!(ip0, Ipv4[0].ecn) as u8;
-    out.pkey = Pkey::new(field!(bth0, Bth[0].pkey) as u16);
-    (out.dest, out.pseq) = (Qpn::new(field!(bth1, Bth[1].dest_qpn)), Psn::new(field!(bth2, Bth[2].pseq)));
-    out.ack_req = field!(bth2, Bth[2].ack_req) != 0;
-    out.rtx = field!(bth2, Bth[2].rtx) != 0;
-    out.eob = field!(bth2, Bth[2].eob) != 0;
-    (out.path, out.plane) = (field!(path, Pxth[0].path_id) as u8, field!(path, Pxth[0].plane) as u8);
-    (out.epoch, out.stream) = (field!(path, Pxth[0].epoch) as u8, field!(path, Pxth[0].stream_id) as u16);
-    out.tx_ts = Ticks(stamp);
     Some(())
 }
 
@@ -506,6 +487,7 @@ mod tests {
     use super::super::emit::{emit, EmitConfig};
     use super::super::packet::Address;
     use super::*;
+    use nic_spec::num::{Msn, Pkey, Qpn, Rsn};
 
     fn filter() -> PortFilter {
         PortFilter { mac: Some(0x0200_0000_0002), udp_dport: 4791, frame_bytes_max: 9216, elide_icrc: false }
@@ -525,6 +507,40 @@ mod tests {
         let (ack_req, rtx, eob) = (true, false, true);
         let (path, plane, epoch, stream, tx_ts) = (200, 9, 14, 0xfedc, Ticks(0x8765_4321));
         Packet { net, pkey, dest, ack_req, rtx, eob, pseq, path, plane, epoch, stream, tx_ts, body, payload }
+    }
+
+    /// Makes a packet of what the usual way hands on.
+    struct Collect<'a>(&'a mut Option<Packet>);
+
+    impl Collect<'_> {
+        fn put(self, label: &Label, body: Body, payload: Payload) {
+            *self.0 = Some(Self::packet(label, body, payload));
+        }
+
+        fn packet(label: &Label, body: Body, payload: Payload) -> Packet {
+            let net = Network { ecn: label.ecn as u8, ..Network::default() };
+            let (pkey, dest, pseq, tx_ts) = (label.pkey(), label.dest(), label.pseq(), label.tx_ts());
+            let (ack_req, rtx, eob) = (label.ack_req(), label.rtx(), label.eob());
+            let (path, plane, epoch, stream) = (label.path(), label.plane(), label.epoch(), label.stream());
+            Packet { net, pkey, dest, ack_req, rtx, eob, pseq, path, plane, epoch, stream, tx_ts, body, payload }
+        }
+    }
+
+    impl Usual for Collect<'_> {
+        fn write(self, label: &Label, part: &WritePart, payload: &Payload) {
+            self.put(label, Body::Write(part.message(), part.remote), payload.clone());
+        }
+
+        fn ack(self, label: &Label, ack: &Ack) {
+            self.put(label, Body::Ack(*ack), Payload::EMPTY);
+        }
+    }
+
+    fn usual_of(frame: &Frame, filter: &PortFilter) -> Option<Packet> {
+        let mut packet = None;
+        let is_taken = parse_usual(frame.as_parts(), filter, Collect(&mut packet)).is_some();
+        assert_eq!(is_taken, packet.is_some());
+        packet
     }
 
     fn write(m: Message) -> Body {
@@ -547,12 +563,14 @@ mod tests {
             let filter = PortFilter { elide_icrc, ..filter() };
             for p in &cases {
                 let frame = emit(p.clone(), &EmitConfig { udp_dport: 4791, elide_icrc });
-                let mut usual = Packet::empty();
-                assert_eq!(parse_usual(frame.as_parts(), &filter, &mut usual), Some(()), "{p:?}");
+                let usual = usual_of(&frame, &filter).unwrap_or_else(|| panic!("{p:?}"));
                 let mut general = parse(&frame, &filter).expect("a good frame");
                 assert_eq!(general.net.ecn, 3);
                 general.net = Network { ecn: 3, ..Network::default() };
                 assert_eq!(usual, general);
+                let label = general.label();
+                let again = Collect::packet(&label, general.body.clone(), general.payload.clone());
+                assert_eq!(again, general, "the label of a packet says what the packet does");
             }
         }
     }
@@ -588,10 +606,9 @@ mod tests {
         for bit in 0..8 * frame.header().len() {
             let mut bad = frame.clone();
             bad.header_mut()[bit / 8] ^= 0x80 >> (bit % 8);
-            let (mut usual, general) = (Packet::empty(), parse(&bad, &filter));
-            let is_taken = parse_usual(bad.as_parts(), &filter, &mut usual).is_some();
-            assert!(!is_taken || general.is_ok(), "bit {bit}: {general:?}");
-            if let (true, Ok(mut general)) = (is_taken, general) {
+            let (usual, general) = (usual_of(&bad, &filter), parse(&bad, &filter));
+            assert!(usual.is_none() || general.is_ok(), "bit {bit}: {general:?}");
+            if let (Some(usual), Ok(mut general)) = (usual, general) {
                 general.net = Network { ecn: general.net.ecn, ..Network::default() };
                 assert_eq!(usual, general, "bit {bit}");
             }
