@@ -9,19 +9,18 @@ use std::sync::Arc;
 use rand_chacha::ChaCha8Rng;
 
 use crate::address::{AddressTable, HOST_UNKNOWN};
+use crate::agenda::Agenda;
 use crate::fabric::Delivery;
+use crate::flight::{Flight, Packet};
 use crate::flow::{Headers, Udp4, ECN_CE, ECN_ECT0, ECN_ECT1};
 use crate::frame::Frame;
 use crate::link::{Admission, RxLink, TxLink};
-use crate::pool::{FrameId, Next, Packet, Pool, FRAME_NONE};
-use crate::queue::{Ingress, Pfc, QueueSpec};
 use crate::route::Routes;
 use crate::rule::Verdict;
 use crate::seed::{stream, Purpose};
 use crate::stats::{DropCause, FabricStats};
 use crate::switch::Switch;
-use crate::topology::{LinkId, Topology};
-use crate::wheel::{Wheel, BUCKET_PS};
+use crate::topology::Topology;
 
 /// What an event is about; the order is the order of events of the same picosecond.
 pub(crate) mod event {
@@ -33,7 +32,7 @@ pub(crate) mod event {
     pub const PAUSE: u64 = 2;
     /// The frame on the line of a link with classes has left. Entity: link.
     pub const SENT: u64 = 3;
-    /// The first frame on a link arrives. Entity: link.
+    /// A frame on a link arrives; it waits there and has no event in the agenda. Entity: link.
     pub const HEAD: u64 = 4;
     /// A frame that left the order of its link arrives. Entity: link; sub: its number.
     pub const STRAY: u64 = 5;
@@ -96,9 +95,7 @@ pub(crate) enum Crossing {
         epoch: u32,
         /// Its number, if it left the order of the link.
         stray: Option<u32>,
-        arrival_ps: u64,
-        packet: Packet,
-        frame: Frame,
+        flight: Flight,
     },
     /// A request of the far end to the near one.
     Pause { link: u32, at_ps: u64, may_go_on: bool },
@@ -110,19 +107,6 @@ impl Crossing {
     }
 }
 
-/// A frame at a host.
-pub(crate) struct Arrival {
-    pub node: u32,
-    pub port: u16,
-    pub id: FrameId,
-}
-
-/// Whether no link is shorter than a bucket of the wheel and none has a queue that the far end can pause.
-fn may_hop_ahead(topology: &Topology) -> bool {
-    let mut specs = (0..topology.link_count()).map(|link| topology.link_spec(LinkId(link)));
-    specs.all(|spec| spec.delay_ps >= BUCKET_PS && spec.queue == QueueSpec::VirtualFifo && spec.pfc.is_none())
-}
-
 /// A shard without its nodes.
 pub(crate) struct Core {
     pub shard: u16,
@@ -130,8 +114,6 @@ pub(crate) struct Core {
     pub now_ps: u64,
     /// As in `net`: nodes below this are hosts, the others switches.
     pub host_count: u32,
-    /// Links are so long, and queues so simple, that hosts and switches can run ahead of each other; see `batch`.
-    pub may_hop_ahead: bool,
     pub net: Arc<Net>,
     pub routes: Arc<Routes>,
     pub tx: Vec<TxLink>,
@@ -141,11 +123,10 @@ pub(crate) struct Core {
     pub deliveries: Vec<Delivery>,
     /// For each other shard.
     pub outbox: Vec<Vec<Crossing>>,
-    pub wheel: Wheel,
-    pub pool: Pool,
+    pub agenda: Agenda,
     /// Per cable: outages that are in force.
     pub outages: Vec<u32>,
-    pub strays: BTreeMap<(u32, u32), FrameId>,
+    pub strays: BTreeMap<(u32, u32), Flight>,
     injected: BTreeMap<(u32, u32), Frame>,
     injected_count: u32,
     node_rngs: Vec<Option<Box<ChaCha8Rng>>>,
@@ -160,8 +141,6 @@ impl Core {
             seed,
             now_ps: 0,
             host_count: net.host_count,
-            may_hop_ahead: may_hop_ahead(&net.topology),
-            net,
             routes,
             tx: Vec::new(),
             rx: Vec::new(),
@@ -169,13 +148,13 @@ impl Core {
             stats: FabricStats::default(),
             deliveries: Vec::new(),
             outbox: (0..shard_count).map(|_| Vec::new()).collect(),
-            wheel: Wheel::new(),
-            pool: Pool::default(),
+            agenda: Agenda::new(net.port_start.len() - 1),
             outages: vec![0; cable_count],
             strays: BTreeMap::new(),
             injected: BTreeMap::new(),
             injected_count: 0,
             node_rngs: (0..host_count).map(|_| None).collect(),
+            net,
         }
     }
 
@@ -185,13 +164,13 @@ impl Core {
     }
 
     pub(crate) fn set_timer(&mut self, node: u32, at_ps: u64, token: u32) {
-        self.wheel.push(at_ps.max(self.now_ps), key(event::TIMER, node, token));
+        self.agenda.push(node, at_ps.max(self.now_ps), key(event::TIMER, node, token));
     }
 
     /// Keeps a frame until `at_ps`, when it enters the fabric on this link.
     pub(crate) fn inject_later(&mut self, link: u32, at_ps: u64, frame: Frame) {
         self.injected.insert((link, self.injected_count), frame);
-        self.wheel.push(at_ps, key(event::INJECT, link, self.injected_count));
+        self.agenda.push(self.near_node(link), at_ps, key(event::INJECT, link, self.injected_count));
         self.injected_count = self.injected_count.wrapping_add(1);
     }
 
@@ -202,27 +181,36 @@ impl Core {
         }
     }
 
+    /// Node where a link begins.
+    #[inline]
+    pub(crate) fn near_node(&self, link: u32) -> u32 {
+        // The near end of a link is the far end of its opposite.
+        self.rx[(link ^ 1) as usize].node
+    }
+
     /// Frames here, in queues, on lines, and on their way to other shards.
     pub(crate) fn in_flight_count(&self) -> u64 {
         let crossing = self.outbox.iter().flatten().filter(|crossing| crossing.is_frame()).count();
-        (self.pool.in_flight_count() + crossing) as u64
+        let on_lines: usize = self.rx.iter().map(|rx| rx.line.len()).sum();
+        let waiting: usize = self.tx.iter().filter_map(|tx| tx.queue.as_ref()).map(|queue| queue.len()).sum();
+        (crossing + on_lines + waiting + self.strays.len()) as u64
     }
 
     /// A frame enters the fabric from a host.
     #[inline]
     pub(crate) fn enter(&mut self, link: u32, frame: Frame, now_ps: u64) {
-        let id = self.admit(frame);
-        self.transmit(link, id, None, now_ps);
+        let packet = self.admit(&frame);
+        self.transmit(link, packet, frame, None, now_ps);
     }
 
     /// A frame enters on a cable of which the driver knows that it was down.
     pub(crate) fn enter_down(&mut self, link: u32, frame: Frame) {
-        let id = self.admit(frame);
-        self.lose(link, id, DropCause::LinkDown);
+        self.admit(&frame);
+        self.lose(link, frame, DropCause::LinkDown);
     }
 
     #[inline]
-    fn admit(&mut self, frame: Frame) -> FrameId {
+    fn admit(&mut self, frame: &Frame) -> Packet {
         let mut packet = Packet::new(frame.wire_bytes() as u16, HOST_UNKNOWN);
         if let Some(udp) = Udp4::parse(frame.header()) {
             packet.dst_host = self.net.addresses.host_of_ipv4(udp.dst);
@@ -231,10 +219,10 @@ impl Core {
             self.classify(&mut packet, udp.tos);
         }
         if packet.dst_host == HOST_UNKNOWN {
-            self.admit_other(&mut packet, &frame);
+            self.admit_other(&mut packet, frame);
         }
         self.stats.sent += 1;
-        self.pool.insert(packet, frame)
+        packet
     }
 
     #[inline]
@@ -256,63 +244,77 @@ impl Core {
         }
     }
 
-    /// Offers a frame that came in by link `from` to the queue of a link.
-    #[inline]
-    pub(crate) fn transmit(&mut self, link: u32, id: FrameId, from: Option<u32>, now_ps: u64) {
+    /// Offers a frame that came in by link `from` to the queue of a link. Inlined, so that its parts stay in registers from
+    /// one line to the next.
+    #[inline(always)]
+    pub(crate) fn transmit(&mut self, link: u32, mut packet: Packet, frame: Frame, from: Option<u32>, now_ps: u64) {
         let tx = &mut self.tx[link as usize];
         if !tx.is_plain {
-            if tx.is_down() {
-                return self.lose(link, id, DropCause::LinkDown);
-            }
-            if tx.queue.is_some() {
-                return self.enqueue(link, id, from, now_ps);
-            }
+            return self.transmit_other(link, Flight::new(packet, frame), from, now_ps);
         }
-        let packet = self.pool.packet_mut(id);
         match tx.admit(now_ps, u32::from(packet.wire_bytes), packet.is_markable()) {
-            Admission::Full => self.lose(link, id, DropCause::BufferFull),
+            Admission::Full => self.lose(link, frame, DropCause::BufferFull),
             Admission::Accepted { departure_ps, is_marked } => {
+                let arrival_ps = departure_ps + tx.delay_ps;
                 if is_marked {
-                    packet.mark();
-                    tx.stats.ecn_marked += 1;
-                    self.stats.ecn_marked += 1;
-                }
-                if !tx.is_plain {
-                    return self.depart(link, id, departure_ps);
+                    self.mark(link, &mut packet);
                 }
                 self.stats.link_hops += 1;
-                let arrival_ps = departure_ps + tx.delay_ps;
-                self.chain(link, id, arrival_ps);
+                self.queue_up(link, arrival_ps, packet, frame);
             }
         }
     }
 
-    pub(crate) fn mark(&mut self, link: u32, id: FrameId) {
-        self.pool.packet_mut(id).mark();
+    /// The same on a link that is down, has classes or rules, or leads to another shard.
+    #[inline(never)]
+    fn transmit_other(&mut self, link: u32, mut flight: Flight, from: Option<u32>, now_ps: u64) {
+        let tx = &mut self.tx[link as usize];
+        if tx.is_down() {
+            return self.lose(link, flight.take_frame(), DropCause::LinkDown);
+        }
+        if tx.queue.is_some() {
+            return self.enqueue(link, flight, from, now_ps);
+        }
+        let packet = &mut flight.packet;
+        match tx.admit(now_ps, u32::from(packet.wire_bytes), packet.is_markable()) {
+            Admission::Full => self.lose(link, flight.take_frame(), DropCause::BufferFull),
+            Admission::Accepted { departure_ps, is_marked } => {
+                if is_marked {
+                    self.mark(link, packet);
+                }
+                self.depart(link, flight, departure_ps);
+            }
+        }
+    }
+
+    #[inline]
+    pub(crate) fn mark(&mut self, link: u32, packet: &mut Packet) {
+        packet.mark();
         self.tx[link as usize].stats.ecn_marked += 1;
         self.stats.ecn_marked += 1;
     }
 
-    pub(crate) fn lose(&mut self, link: u32, id: FrameId, cause: DropCause) {
+    /// Counts a frame as lost on a link; it ends here.
+    #[cold]
+    pub(crate) fn lose(&mut self, link: u32, _lost: Frame, cause: DropCause) {
         self.tx[link as usize].stats.drops.add(cause, 1);
         self.stats.drops.add(cause, 1);
-        self.pool.discard(id);
     }
 
     /// The last bit of a frame leaves a queue at `departure_ps`.
-    pub(crate) fn depart(&mut self, link: u32, id: FrameId, departure_ps: u64) {
+    pub(crate) fn depart(&mut self, link: u32, mut flight: Flight, departure_ps: u64) {
         self.stats.link_hops += 1;
         let tx = &mut self.tx[link as usize];
-        let arrival_ps = departure_ps + tx.delay_ps;
+        flight.arrival_ps = departure_ps + tx.delay_ps;
         if tx.extra.is_some() {
-            return self.depart_by_rules(link, id, departure_ps, arrival_ps);
+            return self.depart_by_rules(link, flight, departure_ps);
         }
-        self.fly(link, id, arrival_ps);
+        self.fly(link, flight);
     }
 
-    fn depart_by_rules(&mut self, link: u32, id: FrameId, departure_ps: u64, arrival_ps: u64) {
+    fn depart_by_rules(&mut self, link: u32, mut flight: Flight, departure_ps: u64) {
         let extra = self.tx[link as usize].extra_mut();
-        let frame = self.pool.frame_mut(id);
+        let frame = flight.frame_mut();
         if let Some(capture) = &mut extra.capture {
             capture.record(departure_ps, frame);
         }
@@ -324,158 +326,141 @@ impl Core {
             }
         }
         match verdict {
-            Verdict::Pass => self.fly(link, id, arrival_ps),
-            Verdict::Drop => self.lose(link, id, cause),
-            Verdict::FailFcs => self.lose(link, id, DropCause::FcsError),
+            Verdict::Pass => self.fly(link, flight),
+            Verdict::Drop => self.lose(link, flight.take_frame(), cause),
+            Verdict::FailFcs => self.lose(link, flight.take_frame(), DropCause::FcsError),
             Verdict::FlipBit(bit) => {
                 frame.flip_bit(bit);
-                self.fly(link, id, arrival_ps);
+                self.fly(link, flight);
             }
             Verdict::Duplicate { delay_ps } => {
-                let copy = frame.clone();
-                let copy = self.pool.insert(*self.pool.packet(id), copy);
+                let mut copy = Flight::new(flight.packet, flight.sent_frame().clone());
+                copy.arrival_ps = flight.arrival_ps.saturating_add(delay_ps);
                 self.stats.duplicated += 1;
-                self.fly(link, id, arrival_ps);
-                self.stray(link, copy, arrival_ps.saturating_add(delay_ps));
+                self.fly(link, flight);
+                self.stray(link, copy);
             }
-            Verdict::Delay { delay_ps } => self.stray(link, id, arrival_ps.saturating_add(delay_ps)),
+            Verdict::Delay { delay_ps } => {
+                flight.arrival_ps = flight.arrival_ps.saturating_add(delay_ps);
+                self.stray(link, flight);
+            }
         }
     }
 
     /// Puts a frame on the line, to arrive after those before it.
-    fn fly(&mut self, link: u32, id: FrameId, arrival_ps: u64) {
+    fn fly(&mut self, link: u32, flight: Flight) {
         if self.tx[link as usize].to_shard != self.shard {
-            return self.cross(link, id, arrival_ps, None);
+            return self.cross(link, flight, None);
         }
-        self.chain(link, id, arrival_ps);
+        let arrival_ps = flight.arrival_ps;
+        let (packet, frame) = flight.into_parts();
+        self.queue_up(link, arrival_ps, packet, frame);
     }
 
-    #[inline]
-    fn chain(&mut self, link: u32, id: FrameId, arrival_ps: u64) {
+    #[inline(always)]
+    fn queue_up(&mut self, link: u32, arrival_ps: u64, packet: Packet, frame: Frame) {
         let rx = &mut self.rx[link as usize];
-        let own = Next { arrival_ps, id };
-        if rx.first.id == FRAME_NONE {
-            rx.first = own;
-            self.wheel.push(arrival_ps, key(event::HEAD, link, 0));
-        } else {
-            self.pool.set_next(rx.last, own);
+        if rx.line.len() == 0 {
+            self.agenda.expect(rx.node, arrival_ps);
         }
-        rx.last = id;
-        self.pool.set_next(id, Next::NONE);
+        rx.line.push(arrival_ps, packet, frame);
     }
 
     /// Puts a frame on the line, to arrive on its own.
-    fn stray(&mut self, link: u32, id: FrameId, arrival_ps: u64) {
+    fn stray(&mut self, link: u32, flight: Flight) {
         let extra = self.tx[link as usize].extra_mut();
         let number = extra.stray_number;
         extra.stray_number = number.wrapping_add(1);
         if self.tx[link as usize].to_shard != self.shard {
-            return self.cross(link, id, arrival_ps, Some(number));
+            return self.cross(link, flight, Some(number));
         }
-        self.push_stray(link, number, id, arrival_ps);
+        self.push_stray(link, number, flight);
     }
 
-    fn push_stray(&mut self, link: u32, number: u32, id: FrameId, arrival_ps: u64) {
-        self.wheel.push(arrival_ps, key(event::STRAY, link, number));
-        self.strays.insert((link, number), id);
+    fn push_stray(&mut self, link: u32, number: u32, flight: Flight) {
+        let node = self.rx[link as usize].node;
+        self.agenda.push(node, flight.arrival_ps, key(event::STRAY, link, number));
+        self.strays.insert((link, number), flight);
     }
 
-    fn cross(&mut self, link: u32, id: FrameId, arrival_ps: u64, stray: Option<u32>) {
-        let frame = self.pool.remove(id);
-        let packet = *self.pool.packet(id);
+    fn cross(&mut self, link: u32, flight: Flight, stray: Option<u32>) {
         let tx = &self.tx[link as usize];
-        let crossing = Crossing::Frame { link, epoch: tx.epoch, stray, arrival_ps, packet, frame };
+        let crossing = Crossing::Frame { link, epoch: tx.epoch, stray, flight };
         self.outbox[tx.to_shard as usize].push(crossing);
     }
 
     /// Takes over what another shard sent. A frame sent before its link went down is lost here.
     pub(crate) fn take_over(&mut self, crossing: Crossing) {
         match crossing {
-            Crossing::Pause { link, at_ps, may_go_on } => {
-                self.wheel.push(at_ps, key(event::PAUSE, link, u32::from(may_go_on)));
-            }
-            Crossing::Frame { link, epoch, stray, arrival_ps, packet, frame } => {
-                let id = self.pool.insert(packet, frame);
+            Crossing::Pause { link, at_ps, may_go_on } => self.expect_pause(link, at_ps, may_go_on),
+            Crossing::Frame { link, epoch, stray, mut flight } => {
                 if epoch != self.rx[link as usize].epoch {
-                    return self.lose(link, id, DropCause::LinkDown);
+                    return self.lose(link, flight.take_frame(), DropCause::LinkDown);
                 }
                 match stray {
-                    Some(number) => self.push_stray(link, number, id, arrival_ps),
-                    None => self.chain(link, id, arrival_ps),
+                    Some(number) => self.push_stray(link, number, flight),
+                    None => {
+                        let arrival_ps = flight.arrival_ps;
+                        let (packet, frame) = flight.into_parts();
+                        self.queue_up(link, arrival_ps, packet, frame);
+                    }
                 }
             }
         }
     }
 
-    /// The first frame on a link arrives, if it is due now.
-    #[inline]
-    pub(crate) fn arrive_first(&mut self, link: u32) -> Option<Arrival> {
-        let (node, port, id) = self.take_first(link)?;
-        self.arrive(link, node, port, id)
+    /// The far end's request to pause a link, or to let it go on, will reach the near end.
+    pub(crate) fn expect_pause(&mut self, link: u32, at_ps: u64, may_go_on: bool) {
+        self.agenda.push(self.near_node(link), at_ps, key(event::PAUSE, link, u32::from(may_go_on)));
     }
 
-    /// Takes the first frame off a link, if it is due now; the next one gets the event. An event may find nothing due
-    /// when the link went down after it was set. Returns where it is: node, port.
-    #[inline]
-    pub(crate) fn take_first(&mut self, link: u32) -> Option<(u32, u16, FrameId)> {
+    /// Takes the first frame off a link, at its time.
+    #[inline(always)]
+    pub(crate) fn take_first(&mut self, link: u32, arrival_ps: u64) -> Option<(Packet, Frame)> {
+        self.now_ps = arrival_ps;
+        self.stats.events += 1;
         let rx = &mut self.rx[link as usize];
-        let Next { arrival_ps, id } = rx.first;
-        if id == FRAME_NONE || arrival_ps != self.now_ps {
-            return None;
+        if rx.capture.is_some() {
+            return self.take_first_captured(link);
         }
-        let next = self.pool.next(id);
-        rx.first = next;
-        let (node, port, is_captured) = (rx.node, rx.port, rx.capture.is_some());
-        if next.id != FRAME_NONE {
-            self.wheel.push(next.arrival_ps, key(event::HEAD, link, 0));
-        }
-        if is_captured {
-            self.record_arrival(link, id);
-        }
-        Some((node, port, id))
-    }
-
-    /// A frame is at the end of its link: it goes on if that is a switch.
-    #[inline]
-    fn arrive(&mut self, link: u32, node: u32, port: u16, id: FrameId) -> Option<Arrival> {
-        if node < self.host_count {
-            return Some(Arrival { node, port, id });
-        }
-        self.forward(node - self.host_count, link, id);
-        None
-    }
-
-    /// A frame that left the order of its link arrives.
-    pub(crate) fn arrive_astray(&mut self, link: u32, number: u32) -> Option<Arrival> {
-        let id = self.strays.remove(&(link, number))?;
-        self.record_arrival(link, id);
-        let RxLink { node, port, .. } = self.rx[link as usize];
-        self.arrive(link, node, port, id)
+        rx.line.pop()
     }
 
     #[cold]
-    fn record_arrival(&mut self, link: u32, id: FrameId) {
+    fn take_first_captured(&mut self, link: u32) -> Option<(Packet, Frame)> {
+        let (packet, frame) = self.rx[link as usize].line.pop()?;
+        let mut flight = Flight::new(packet, frame);
+        self.record_arrival(link, &mut flight);
+        Some(flight.into_parts())
+    }
+
+    /// Takes a frame that left the order of its link, unless the link went down since.
+    pub(crate) fn take_stray(&mut self, link: u32, number: u32) -> Option<Flight> {
+        self.strays.remove(&(link, number))
+    }
+
+    #[cold]
+    pub(crate) fn record_arrival(&mut self, link: u32, flight: &mut Flight) {
         if let Some(capture) = &mut self.rx[link as usize].capture {
-            capture.record(self.now_ps, self.pool.frame_mut(id));
+            capture.record(self.now_ps, flight.frame_mut());
         }
     }
 
-    #[inline]
-    pub(crate) fn forward(&mut self, switch: u32, from: u32, id: FrameId) {
-        let Packet { dst_host, flow_hash, .. } = *self.pool.packet(id);
-        if dst_host == HOST_UNKNOWN {
-            return self.lose(from, id, DropCause::UnknownDestination);
+    /// A frame that came in by link `from` is at a switch.
+    #[inline(always)]
+    pub(crate) fn forward(&mut self, switch: u32, from: u32, packet: Packet, frame: Frame) {
+        if packet.dst_host == HOST_UNKNOWN {
+            return self.lose(from, frame, DropCause::UnknownDestination);
         }
-        let group = self.routes.group(switch as usize, dst_host);
-        let Some(out) = self.switches[switch as usize].choose(group, flow_hash, &self.tx, self.now_ps) else {
-            return self.lose(from, id, DropCause::NoRoute);
+        let group = self.routes.group(switch as usize, packet.dst_host);
+        let Some(out) = self.switches[switch as usize].choose(group, packet.flow_hash, &self.tx, self.now_ps) else {
+            return self.lose(from, frame, DropCause::NoRoute);
         };
-        self.transmit(out, id, Some(from), self.now_ps);
+        self.transmit(out, packet, frame, Some(from), self.now_ps);
     }
-}
 
-/// An empty far end.
-pub(crate) fn rx_link(node: u32, port: u16, pfc: Option<Pfc>) -> RxLink {
-    let ingress = pfc.map(|pfc| Box::new(Ingress::new(pfc)));
-    RxLink { first: Next::NONE, last: FRAME_NONE, node, port, epoch: 0, capture: None, ingress }
+    /// The same for one that left the order of its link.
+    pub(crate) fn forward_stray(&mut self, switch: u32, from: u32, packet: Packet, frame: Frame) {
+        self.forward(switch, from, packet, frame);
+    }
 }

@@ -19,9 +19,10 @@ use std::sync::Arc;
 use pcap_file::PcapError;
 
 use crate::address::AddressTable;
-use crate::engine::{rx_link, Core, Net, ENTITY_COUNT_MAX};
+use crate::agenda::NEVER_PS;
+use crate::engine::{Core, Net, ENTITY_COUNT_MAX};
 use crate::frame::{Frame, FRAME_BYTES_MIN, WIRE_OVERHEAD_BYTES};
-use crate::link::TxLink;
+use crate::link::{RxLink, TxLink};
 use crate::node::{Context, Node};
 use crate::parallel;
 use crate::pcap::{Capture, Tap};
@@ -32,6 +33,7 @@ use crate::schedule::{Outage, OutageLog};
 use crate::seed::{stream, Purpose};
 use crate::shard::Shard;
 use crate::stats::{FabricStats, LinkStats};
+use crate::sweep::Sides;
 use crate::switch::Switch;
 use crate::topology::{End, LinkId, LinkSelect, NodeId, Port, Topology};
 use crate::TIME_PS_MAX;
@@ -158,11 +160,12 @@ impl Fabric {
                 let shards = ends.map(|end| shard_of[end as usize]);
                 core.tx.push(TxLink::new(spec, shards, || stream(seed, Purpose::Ecn, link, 0)));
                 let pauses = node as usize >= topology.hosts.len();
-                core.rx.push(rx_link(node, port, spec.pfc.filter(|_| pauses)));
+                core.rx.push(RxLink::new(node, port, spec.pfc.filter(|_| pauses)));
             }
             let switches = (0..).zip(&topology.switches);
             core.switches = switches.map(|(index, spec)| Switch::new(seed, index, spec.forwarding)).collect();
-            Shard::new(core, topology.hosts.iter().map(|_| None).collect())
+            let sides = Sides::new(&topology, &shard_of, shard);
+            Shard::new(core, topology.hosts.iter().map(|_| None).collect(), sides)
         };
         let links = (0..topology.link_count()).map(LinkId);
         Ok(Fabric {
@@ -284,7 +287,8 @@ impl Fabric {
     /// Time of the next event; `None` if nothing will happen any more.
     pub fn next_event_ps(&mut self) -> Option<u64> {
         parallel::exchange(&mut self.shards);
-        self.shards.iter_mut().filter_map(|shard| shard.core.wheel.next_time_ps()).min()
+        let first_ps = self.shards.iter().map(|shard| shard.core.agenda.first_ps()).min();
+        first_ps.filter(|first_ps| *first_ps != NEVER_PS)
     }
 
     /// Longest window in which hosts outside may run ahead: no frame, however short, crosses its first cable faster.

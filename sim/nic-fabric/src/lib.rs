@@ -22,7 +22,7 @@ pub mod flow;
 
 mod address;
 
-mod pool;
+mod flight;
 
 mod prefetch;
 
@@ -34,13 +34,15 @@ pub mod shape;
 mod route;
 
 // How it moves: events, links, queues, switches.
-mod wheel;
+mod agenda;
 
 mod engine;
 
-mod batch;
+mod sweep;
 
 mod shard;
+
+mod line;
 
 pub mod link;
 

@@ -1,16 +1,16 @@
 //! A link: one direction of a cable, with the egress queue in front of it.
 //!
 //! The queue is a virtual FIFO: a frame departs at `max(now, free_at) + serialisation`, and the backlog a frame meets,
-//! `free_at - now` in line time, decides marking and dropping without an event of its own. Frames in flight are
-//! chained at the far end; only the first is in the event queue. Buffer and marking thresholds are bytes of
+//! `free_at - now` in line time, decides marking and dropping without an event of its own. Frames in flight wait at the
+//! far end for the node there to come to them. Buffer and marking thresholds are bytes of
 //! line time, that is frames with their 24 bytes of preamble, FCS and gap, the rest of the frame on the wire included.
 //! A link with priority classes has a real queue instead; see [`crate::queue`].
 
 use rand_chacha::ChaCha8Rng;
 use rand_core::RngCore;
 
+use crate::line::Line;
 use crate::pcap::Capture;
-use crate::pool::{FrameId, Next};
 use crate::queue::{ClassQueue, Ingress, Pfc, QueueSpec};
 use crate::rule::RuleState;
 use crate::seed::threshold_of_ppm;
@@ -284,10 +284,8 @@ impl TxLink {
 
 /// The far end of a link.
 pub(crate) struct RxLink {
-    /// Frames on the way, chained in the order of their arrival; the first has an event.
-    pub first: Next,
-    /// The end of the chain; means nothing when there is no first.
-    pub last: FrameId,
+    /// Frames on the way, in the order of their arrival.
+    pub line: Line,
     /// Node at the far end.
     pub node: u32,
     /// Its port.
@@ -297,6 +295,14 @@ pub(crate) struct RxLink {
     pub capture: Option<Box<Capture>>,
     /// What the switch here holds of this link's frames, if it may pause the link.
     pub ingress: Option<Box<Ingress>>,
+}
+
+impl RxLink {
+    /// An empty far end.
+    pub(crate) fn new(node: u32, port: u16, pfc: Option<Pfc>) -> RxLink {
+        let ingress = pfc.map(|pfc| Box::new(Ingress::new(pfc)));
+        RxLink { line: Line::default(), node, port, epoch: 0, capture: None, ingress }
+    }
 }
 
 const _: () = assert!(std::mem::offset_of!(TxLink, extra) == 64, "what each frame needs is one cache line");

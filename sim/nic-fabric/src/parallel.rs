@@ -78,7 +78,7 @@ struct Meeting {
 
 /// Processes every event up to and including `until_ps`, one thread per shard. Outboxes are empty before and after.
 pub(crate) fn run_until(shards: &mut [Shard], until_ps: u64, lookahead_ps: u64) {
-    let next_ps = shards.iter_mut().map(|shard| AtomicU64::new(next_of(shard))).collect();
+    let next_ps = shards.iter().map(|shard| AtomicU64::new(next_of(shard))).collect();
     let meeting = Meeting {
         barrier: Barrier::new(shards.len()),
         mailboxes: shards.iter().map(|_| Mutex::default()).collect(),
@@ -94,8 +94,8 @@ pub(crate) fn run_until(shards: &mut [Shard], until_ps: u64, lookahead_ps: u64) 
     });
 }
 
-fn next_of(shard: &mut Shard) -> u64 {
-    shard.core.wheel.next_time_ps().unwrap_or(u64::MAX)
+fn next_of(shard: &Shard) -> u64 {
+    shard.core.agenda.first_ps()
 }
 
 fn run_shard(shard: &mut Shard, meeting: &Meeting, until_ps: u64, lookahead_ps: u64) {

@@ -11,9 +11,9 @@
 use std::collections::VecDeque;
 
 use crate::engine::{event, key, Core, Crossing};
+use crate::flight::Flight;
 use crate::frame::{FRAME_BYTES_MIN, WIRE_OVERHEAD_BYTES};
 use crate::link::LinkSpec;
-use crate::pool::{FrameId, Packet};
 use crate::stats::DropCause;
 
 /// How frames wait for a link.
@@ -41,21 +41,33 @@ pub struct Pfc {
 }
 
 /// A frame that waits.
-#[derive(Clone, Copy)]
 pub(crate) struct Waiting {
-    pub id: FrameId,
-    /// Bytes of line time.
-    pub bytes: u64,
-    is_control: bool,
+    pub flight: Flight,
     /// The link to whose [`Ingress`] the frame is charged.
-    pub charged_to: Option<u32>,
+    charged_to: Option<u32>,
 }
 
 impl Waiting {
-    pub(crate) fn new(id: FrameId, packet: &Packet) -> Waiting {
-        let (bytes, is_control) = (u64::from(packet.wire_bytes), packet.is_control());
-        Waiting { id, bytes, is_control, charged_to: None }
+    pub(crate) fn new(flight: Flight, charged_to: Option<u32>) -> Waiting {
+        Waiting { flight, charged_to }
     }
+
+    /// Bytes of line time.
+    fn bytes(&self) -> u64 {
+        u64::from(self.flight.packet.wire_bytes)
+    }
+
+    pub(crate) fn charge(&self) -> Charge {
+        Charge { to: self.charged_to, bytes: self.bytes() }
+    }
+}
+
+/// What a frame takes of a switch's memory until it has left.
+#[derive(Clone, Copy)]
+pub(crate) struct Charge {
+    /// The link to whose [`Ingress`] it stands.
+    to: Option<u32>,
+    bytes: u64,
 }
 
 /// The two queues in front of a link.
@@ -67,7 +79,7 @@ pub(crate) struct ClassQueue {
     control_buffer_bytes: u64,
     data_buffer_bytes: u64,
     /// The frame on the line, until its last bit has left.
-    pub sending: Option<Waiting>,
+    pub sending: Option<Charge>,
     /// Whether the far end has paused the data class.
     pub is_paused: bool,
 }
@@ -88,9 +100,14 @@ impl ClassQueue {
         })
     }
 
-    /// Bytes that wait in the class of a frame, without the frame on the line.
-    pub(crate) fn class_bytes(&self, waiting: &Waiting) -> u64 {
-        if waiting.is_control {
+    /// Frames that wait, without the frame on the line.
+    pub(crate) fn len(&self) -> usize {
+        self.control.len() + self.data.len()
+    }
+
+    /// Bytes that wait in a class, without the frame on the line.
+    pub(crate) fn class_bytes(&self, is_control: bool) -> u64 {
+        if is_control {
             self.control_bytes
         } else {
             self.data_bytes
@@ -102,18 +119,18 @@ impl ClassQueue {
         self.control_bytes + self.data_bytes
     }
 
-    /// Whether the class of a frame has room for it.
-    pub(crate) fn has_room(&self, waiting: &Waiting) -> bool {
-        let room = if waiting.is_control { self.control_buffer_bytes } else { self.data_buffer_bytes };
-        self.class_bytes(waiting) + waiting.bytes <= room
+    /// Whether a class has room for so many bytes.
+    pub(crate) fn has_room(&self, is_control: bool, bytes: u64) -> bool {
+        let room = if is_control { self.control_buffer_bytes } else { self.data_buffer_bytes };
+        self.class_bytes(is_control) + bytes <= room
     }
 
     pub(crate) fn push(&mut self, waiting: Waiting) {
-        if waiting.is_control {
-            self.control_bytes += waiting.bytes;
+        if waiting.flight.packet.is_control() {
+            self.control_bytes += waiting.bytes();
             self.control.push_back(waiting);
         } else {
-            self.data_bytes += waiting.bytes;
+            self.data_bytes += waiting.bytes();
             self.data.push_back(waiting);
         }
     }
@@ -121,14 +138,14 @@ impl ClassQueue {
     /// The frame that may go next.
     pub(crate) fn pop(&mut self) -> Option<Waiting> {
         if let Some(waiting) = self.control.pop_front() {
-            self.control_bytes -= waiting.bytes;
+            self.control_bytes -= waiting.bytes();
             return Some(waiting);
         }
         if self.is_paused {
             return None;
         }
         let waiting = self.data.pop_front()?;
-        self.data_bytes -= waiting.bytes;
+        self.data_bytes -= waiting.bytes();
         Some(waiting)
     }
 }
@@ -175,30 +192,28 @@ impl Ingress {
 /// The part of a shard that deals with queues of classes.
 impl Core {
     /// Offers a frame to a queue with classes.
-    pub(crate) fn enqueue(&mut self, link: u32, id: FrameId, from: Option<u32>, now_ps: u64) {
-        let packet = *self.pool.packet(id);
-        let mut waiting = Waiting::new(id, &packet);
+    pub(crate) fn enqueue(&mut self, link: u32, mut flight: Flight, from: Option<u32>, now_ps: u64) {
+        let packet = flight.packet;
+        let (is_control, bytes) = (packet.is_control(), u64::from(packet.wire_bytes));
         let Some(queue) = self.tx[link as usize].queue.as_ref() else { return };
-        let (class_bytes, has_room) = (queue.class_bytes(&waiting), queue.has_room(&waiting));
-        let is_lossless = |from: &u32| !packet.is_control() && self.rx[*from as usize].ingress.is_some();
-        waiting.charged_to = from.filter(is_lossless);
-        if let Some(from) = waiting.charged_to {
-            if !self.charge(from, waiting.bytes, now_ps) {
-                return self.lose(from, id, DropCause::HeadroomExceeded);
+        let (class_bytes, has_room) = (queue.class_bytes(is_control), queue.has_room(is_control, bytes));
+        let charged_to = from.filter(|from| !is_control && self.rx[*from as usize].ingress.is_some());
+        if let Some(from) = charged_to {
+            if !self.charge(from, bytes, now_ps) {
+                return self.lose(from, flight.take_frame(), DropCause::HeadroomExceeded);
             }
         } else if !has_room {
-            return self.lose(link, id, DropCause::BufferFull);
+            return self.lose(link, flight.take_frame(), DropCause::BufferFull);
         }
         let tx = &mut self.tx[link as usize];
         let backlog_ps = tx.line_ps(class_bytes) + tx.free_at_ps.saturating_sub(now_ps);
         tx.backlog_max_ps = tx.backlog_max_ps.max(backlog_ps);
         tx.count(u32::from(packet.wire_bytes));
-        let is_marked = packet.is_markable() && tx.draw_mark(backlog_ps);
-        if let Some(queue) = tx.queue.as_mut() {
-            queue.push(waiting);
+        if packet.is_markable() && tx.draw_mark(backlog_ps) {
+            self.mark(link, &mut flight.packet);
         }
-        if is_marked {
-            self.mark(link, id);
+        if let Some(queue) = self.tx[link as usize].queue.as_mut() {
+            queue.push(Waiting::new(flight, charged_to));
         }
         self.send_next(link, now_ps);
     }
@@ -208,18 +223,18 @@ impl Core {
         let tx = &mut self.tx[link as usize];
         let Some(queue) = tx.queue.as_mut().filter(|queue| queue.sending.is_none()) else { return };
         let Some(waiting) = queue.pop() else { return };
-        queue.sending = Some(waiting);
-        tx.free_at_ps = now_ps + tx.line_ps(waiting.bytes);
+        queue.sending = Some(waiting.charge());
+        tx.free_at_ps = now_ps + tx.line_ps(waiting.bytes());
         let departure_ps = tx.free_at_ps;
-        self.wheel.push(departure_ps, key(event::SENT, link, 0));
-        self.depart(link, waiting.id, departure_ps);
+        self.agenda.push(self.near_node(link), departure_ps, key(event::SENT, link, 0));
+        self.depart(link, waiting.flight, departure_ps);
     }
 
     /// The frame on the line of a queue with classes has left. True if nothing waits any more.
     pub(crate) fn sent(&mut self, link: u32) -> bool {
         let sent = self.tx[link as usize].queue.as_mut().and_then(|queue| queue.sending.take());
-        if let Some(waiting) = sent {
-            self.release(waiting);
+        if let Some(charge) = sent {
+            self.release(charge);
         }
         self.send_next(link, self.now_ps);
         let queue = self.tx[link as usize].queue.as_ref();
@@ -240,10 +255,10 @@ impl Core {
     }
 
     /// A frame has left the switch to whose account it stood.
-    pub(crate) fn release(&mut self, waiting: Waiting) {
-        let Some(from) = waiting.charged_to else { return };
+    pub(crate) fn release(&mut self, charge: Charge) {
+        let Some(from) = charge.to else { return };
         let ingress = self.rx[from as usize].ingress.as_mut();
-        if ingress.is_some_and(|ingress| ingress.release(waiting.bytes)) {
+        if ingress.is_some_and(|ingress| ingress.release(charge.bytes)) {
             self.request_pause(from, true, self.now_ps);
         }
     }
@@ -253,7 +268,7 @@ impl Core {
         let back = &self.tx[(link ^ 1) as usize];
         let at_ps = now_ps + back.serialisation_ps(FRAME_BYTES_MIN + WIRE_OVERHEAD_BYTES) + back.delay_ps;
         match back.to_shard {
-            shard if shard == self.shard => self.wheel.push(at_ps, key(event::PAUSE, link, u32::from(may_go_on))),
+            shard if shard == self.shard => self.expect_pause(link, at_ps, may_go_on),
             shard => self.outbox[shard as usize].push(Crossing::Pause { link, at_ps, may_go_on }),
         }
     }
@@ -269,11 +284,15 @@ impl Core {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::flight::Packet;
+    use crate::frame::Frame;
 
+    /// A frame of 100 bytes of line time that can be told by its flow hash.
     fn frame(id: u32, is_control: bool) -> Waiting {
         let mut packet = Packet::new(100, 0);
         packet.classify(false, is_control);
-        Waiting::new(id, &packet)
+        packet.flow_hash = id;
+        Waiting::new(Flight::new(packet, Frame::default()), None)
     }
 
     #[test]
@@ -284,7 +303,7 @@ mod tests {
         }
         let mut pop = |is_paused| {
             queue.is_paused = is_paused;
-            queue.pop().map(|waiting| waiting.id)
+            queue.pop().map(|waiting| waiting.flight.packet.flow_hash)
         };
         assert_eq!(
             [pop(false), pop(true), pop(true), pop(false), pop(false), pop(false)],
@@ -298,12 +317,12 @@ mod tests {
         let spec = LinkSpec::new(1, 0).with_buffer_bytes(200).with_classes(100);
         let mut queue = ClassQueue::of(&spec).unwrap();
         queue.push(frame(0, false));
-        assert!(queue.has_room(&frame(1, false)));
+        assert!(queue.has_room(false, 100));
         queue.push(frame(1, false));
-        assert!(!queue.has_room(&frame(2, false)));
-        assert!(queue.has_room(&frame(2, true)));
+        assert!(!queue.has_room(false, 100));
+        assert!(queue.has_room(true, 100));
         queue.push(frame(2, true));
-        assert!(!queue.has_room(&frame(3, true)));
+        assert!(!queue.has_room(true, 100));
     }
 
     #[test]

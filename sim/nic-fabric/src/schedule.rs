@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use crate::engine::{event, key, Core};
-use crate::pool::{FrameId, Next, FRAME_NONE};
+use crate::frame::Frame;
 use crate::route::Routes;
 use crate::stats::DropCause;
 use crate::topology::LinkSelect;
@@ -57,9 +57,9 @@ impl Core {
     }
 
     fn schedule_cable(&mut self, at_ps: u64, cable: u32, sub: u32) {
-        self.wheel.push(at_ps, key(event::CABLE, cable, sub));
+        self.agenda.common.push(at_ps, key(event::CABLE, cable, sub));
         if let Some(after_ps) = self.net.topology.reroute_after_ps {
-            self.wheel.push(at_ps.saturating_add(after_ps), key(event::REROUTE, 0, 0));
+            self.agenda.common.push(at_ps.saturating_add(after_ps), key(event::REROUTE, 0, 0));
         }
     }
 
@@ -85,14 +85,14 @@ impl Core {
         let now_ps = self.now_ps;
         let tx = &mut self.tx[link as usize];
         tx.epoch += 1;
-        let mut lost: Vec<FrameId> = Vec::new();
+        let mut lost: Vec<Frame> = Vec::new();
         match tx.queue.as_mut() {
             // The frame on the line keeps the line until its event; it is lost with the others on the link.
             Some(queue) => {
                 queue.is_paused = false;
                 for waiting in std::iter::from_fn(|| queue.pop()).collect::<Vec<_>>() {
-                    self.release(waiting);
-                    lost.push(waiting.id);
+                    self.release(waiting.charge());
+                    lost.push(waiting.flight.into_parts().1);
                 }
             }
             None => tx.free_at_ps = tx.free_at_ps.min(now_ps),
@@ -102,14 +102,10 @@ impl Core {
         if let Some(ingress) = rx.ingress.as_mut() {
             ingress.forget_pause();
         }
-        let mut next = std::mem::replace(&mut rx.first, Next::NONE).id;
-        while next != FRAME_NONE {
-            lost.push(next);
-            next = self.pool.next(next).id;
-        }
+        lost.extend(std::iter::from_fn(|| Some(rx.line.pop()?.1)));
         let strays: Vec<(u32, u32)> = self.strays.range((link, 0)..=(link, u32::MAX)).map(|entry| *entry.0).collect();
-        lost.extend(strays.iter().filter_map(|stray| self.strays.remove(stray)));
-        lost.into_iter().for_each(|id| self.lose(link, id, DropCause::LinkDown));
+        lost.extend(strays.iter().filter_map(|stray| Some(self.strays.remove(stray)?.into_parts().1)));
+        lost.into_iter().for_each(|frame| self.lose(link, frame, DropCause::LinkDown));
     }
 
     /// Brings tables into force that know which cables are up now.
