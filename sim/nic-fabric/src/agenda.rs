@@ -91,6 +91,12 @@ impl Agenda {
         &mut self.own[node as usize]
     }
 
+    /// Time and key of the first of them.
+    #[inline]
+    pub(crate) fn first_own(&self, node: u32) -> Option<(u64, u64)> {
+        self.own[node as usize].first()
+    }
+
     /// Nothing happens to a node before this.
     #[inline]
     pub(crate) fn next_ps(&self, node: u32) -> u64 {

@@ -63,12 +63,10 @@ impl Shard {
         self.due.extend(self.sides.nodes(side).iter().filter(|node| agenda.next_ps(**node) <= time.1));
         for place in 0..self.due.len() {
             // Far enough ahead that what is fetched is there when the node is served.
-            if let Some(&far) = self.due.get(place + 2) {
-                self.foresee_node(far);
-            }
-            if let Some(&near) = self.due.get(place + 1) {
-                self.foresee(near, time.1);
-            }
+            let ahead = |ahead: usize| self.due.get(place + ahead).copied();
+            ahead(3).into_iter().for_each(|node| self.foresee_node(node));
+            ahead(2).into_iter().for_each(|node| self.foresee(node, time.1));
+            ahead(1).into_iter().for_each(|node| self.foresee_events(node, time.1));
             self.serve(self.due[place], time);
             *last_ps = self.core.now_ps.max(*last_ps);
         }
@@ -105,6 +103,22 @@ impl Shard {
         }
     }
 
+    /// Has fetched what the first events of a node will touch.
+    #[inline]
+    fn foresee_events(&self, node: u32, end_ps: u64) {
+        let Some(Some(nic)) = self.nodes.get(node as usize) else { return };
+        for out in self.core.net.ports(node) {
+            let line = &self.core.rx[(out ^ 1) as usize].line;
+            line.until(end_ps).take(AHEAD).for_each(|flight| nic.foresee_event(Ahead::Frame(flight.sent_frame())));
+        }
+        if let Some((_, key)) = self.core.agenda.first_own(node) {
+            let (kind, _, sub) = split_key(key);
+            if kind == event::TIMER {
+                nic.foresee_event(Ahead::Timer(sub));
+            }
+        }
+    }
+
     /// Does everything that happens to a node in a time, first and last picosecond.
     fn serve(&mut self, node: u32, time: (u64, u64)) {
         let mut arrivals = std::mem::take(&mut self.arrivals);
@@ -112,7 +126,7 @@ impl Shard {
         if node >= self.core.host_count {
             self.serve_switch(node, &arrivals);
         } else {
-            self.serve_host(node, &arrivals);
+            self.serve_host(node, &arrivals, time.1);
         }
         self.dispatch_before(node, time.1 + 1, 0);
         let links = self.core.net.ports(node).iter().map(|out| (out ^ 1) as usize);
@@ -130,7 +144,8 @@ impl Shard {
         }
     }
 
-    fn serve_host(&mut self, node: u32, arrivals: &Arrivals) {
+    fn serve_host(&mut self, node: u32, arrivals: &Arrivals, end_ps: u64) {
+        self.foresee_events(node, end_ps);
         for (place, (arrival_ps, link)) in arrivals.iter().enumerate() {
             if let (Some(ahead), Some(Some(nic))) = (arrivals.flight(&self.core, place, AHEAD), self.nodes.get(node as usize)) {
                 nic.foresee_event(Ahead::Frame(ahead.sent_frame()));
