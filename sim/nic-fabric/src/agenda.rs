@@ -91,6 +91,12 @@ impl Agenda {
         &mut self.own[node as usize]
     }
 
+    /// Time of the first of them.
+    #[inline(always)]
+    pub(crate) fn first_own_ps(&self, node: u32) -> u64 {
+        self.own[node as usize].first_ps()
+    }
+
     /// Time and key of the first of them.
     #[inline]
     pub(crate) fn first_own(&self, node: u32) -> Option<(u64, u64)> {

@@ -211,36 +211,34 @@ impl Core {
 
     #[inline]
     fn admit(&mut self, frame: &Frame) -> Packet {
-        let mut packet = Packet::new(frame.wire_bytes() as u16, HOST_UNKNOWN);
-        if let Some(udp) = Udp4::parse(frame.header()) {
-            packet.dst_host = self.net.addresses.host_of_ipv4(udp.dst);
-            packet.flow_hash = (udp.flow_hash() >> 32) as u32;
-            packet.ip_offset_bytes = Udp4::IP_OFFSET_BYTES;
-            self.classify(&mut packet, udp.tos);
-        }
-        if packet.dst_host == HOST_UNKNOWN {
-            self.admit_other(&mut packet, frame);
-        }
         self.stats.sent += 1;
-        packet
+        if let Some(udp) = Udp4::parse(frame.header()) {
+            let dst_host = self.net.addresses.host_of_ipv4(udp.dst);
+            if dst_host != HOST_UNKNOWN {
+                let packet = Packet::new(frame.wire_bytes() as u16, (udp.flow_hash() >> 32) as u32, dst_host);
+                return self.classify(packet, Udp4::IP_OFFSET_BYTES, udp.tos);
+            }
+        }
+        self.admit_other(frame)
     }
 
     #[inline]
-    fn classify(&self, packet: &mut Packet, tos: u8) {
+    fn classify(&self, packet: Packet, ip_offset_bytes: u8, tos: u8) -> Packet {
         let (dscp, ecn) = (tos >> 2, tos & ECN_CE);
         let is_control = self.net.topology.control_dscps >> dscp & 1 == 1;
-        packet.classify(ecn == ECN_ECT0 || ecn == ECN_ECT1, is_control);
+        packet.with_ip(ip_offset_bytes, ecn == ECN_ECT0 || ecn == ECN_ECT1, is_control)
     }
 
     /// What the quick way does not know: other protocols, VLAN tags, destinations by MAC address.
     #[inline(never)]
-    fn admit_other(&self, packet: &mut Packet, frame: &Frame) {
-        let Some(headers) = Headers::parse(frame) else { return };
-        packet.flow_hash = (headers.flow_hash() >> 32) as u32;
-        packet.dst_host = self.net.addresses.destination(&headers);
-        if let Some(ip) = headers.ip {
-            packet.ip_offset_bytes = ip.offset_bytes;
-            self.classify(packet, ip.dscp << 2 | ip.ecn);
+    fn admit_other(&self, frame: &Frame) -> Packet {
+        let wire_bytes = frame.wire_bytes() as u16;
+        let Some(headers) = Headers::parse(frame) else { return Packet::new(wire_bytes, 0, HOST_UNKNOWN) };
+        let flow_hash = (headers.flow_hash() >> 32) as u32;
+        let packet = Packet::new(wire_bytes, flow_hash, self.net.addresses.destination(&headers));
+        match headers.ip {
+            Some(ip) => self.classify(packet, ip.offset_bytes, ip.dscp << 2 | ip.ecn),
+            None => packet,
         }
     }
 
@@ -252,7 +250,7 @@ impl Core {
         if !tx.is_plain {
             return self.transmit_other(link, Flight::new(packet, frame), from, now_ps);
         }
-        match tx.admit(now_ps, u32::from(packet.wire_bytes), packet.is_markable()) {
+        match tx.admit(now_ps, packet.wire_bytes(), packet.is_markable()) {
             Admission::Full => self.lose(link, frame, DropCause::BufferFull),
             Admission::Accepted { departure_ps, is_marked } => {
                 let arrival_ps = departure_ps + tx.delay_ps;
@@ -276,7 +274,7 @@ impl Core {
             return self.enqueue(link, flight, from, now_ps);
         }
         let packet = &mut flight.packet;
-        match tx.admit(now_ps, u32::from(packet.wire_bytes), packet.is_markable()) {
+        match tx.admit(now_ps, packet.wire_bytes(), packet.is_markable()) {
             Admission::Full => self.lose(link, flight.take_frame(), DropCause::BufferFull),
             Admission::Accepted { departure_ps, is_marked } => {
                 if is_marked {
@@ -449,11 +447,11 @@ impl Core {
     /// A frame that came in by link `from` is at a switch.
     #[inline(always)]
     pub(crate) fn forward(&mut self, switch: u32, from: u32, packet: Packet, frame: Frame) {
-        if packet.dst_host == HOST_UNKNOWN {
+        if packet.dst_host() == HOST_UNKNOWN {
             return self.lose(from, frame, DropCause::UnknownDestination);
         }
-        let group = self.routes.group(switch as usize, packet.dst_host);
-        let Some(out) = self.switches[switch as usize].choose(group, packet.flow_hash, &self.tx, self.now_ps) else {
+        let group = self.routes.group(switch as usize, packet.dst_host());
+        let Some(out) = self.switches[switch as usize].choose(group, packet.flow_hash(), &self.tx, self.now_ps) else {
             return self.lose(from, frame, DropCause::NoRoute);
         };
         self.transmit(out, packet, frame, Some(from), self.now_ps);

@@ -18,57 +18,87 @@ pub(crate) struct Flight {
 
 const _: () = assert!(std::mem::size_of::<Flight>() == 32, "two of them share a cache line");
 
-/// What the network knows about a frame.
+/// What the network knows about a frame: two words, which stay in registers from one line to the next.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Packet {
-    /// Hash of the five-tuple.
-    pub flow_hash: u32,
-    /// Destination host, or `HOST_UNKNOWN`.
-    pub dst_host: u32,
-    /// Bytes of line time.
-    pub wire_bytes: u16,
-    /// Offset of the IP header.
-    pub ip_offset_bytes: u8,
-    flags: u8,
+    /// Hash of the five-tuple (upper half) and destination host.
+    way: u64,
+    /// Bytes of line time (16 bits), offset of the IP header (8 bits), flags.
+    form: u64,
 }
 
-const IS_MARKABLE: u8 = 1;
-const IS_MARKED: u8 = 2;
-const IS_CONTROL: u8 = 4;
+const IP_OFFSET_BIT: u32 = 16;
+const IS_MARKABLE: u64 = 1 << 24;
+const IS_MARKED: u64 = 1 << 25;
+const IS_CONTROL: u64 = 1 << 26;
 
 impl Packet {
-    /// A packet of so many bytes of line time, about which nothing else is known.
-    pub(crate) fn new(wire_bytes: u16, dst_host: u32) -> Packet {
-        Packet { flow_hash: 0, dst_host, wire_bytes, ip_offset_bytes: 0, flags: 0 }
+    /// A packet of so many bytes of line time to a host, or to `HOST_UNKNOWN`.
+    #[inline]
+    pub(crate) fn new(wire_bytes: u16, flow_hash: u32, dst_host: u32) -> Packet {
+        Packet { way: u64::from(flow_hash) << 32 | u64::from(dst_host), form: u64::from(wire_bytes) }
     }
 
-    /// Sets whether a queue may mark it (it is ECT) and whether it belongs to the control class.
-    pub(crate) fn classify(&mut self, is_markable: bool, is_control: bool) {
-        self.flags = (u8::from(is_markable) * IS_MARKABLE) | (u8::from(is_control) * IS_CONTROL);
+    /// The same with an IP header; whether a queue may mark it (it is ECT) and whether it belongs to the control class.
+    #[inline]
+    #[must_use]
+    pub(crate) fn with_ip(mut self, offset_bytes: u8, is_markable: bool, is_control: bool) -> Packet {
+        self.form |= u64::from(offset_bytes) << IP_OFFSET_BIT;
+        self.form |= (u64::from(is_markable) * IS_MARKABLE) | (u64::from(is_control) * IS_CONTROL);
+        self
+    }
+
+    /// Hash of the five-tuple.
+    #[inline]
+    pub(crate) fn flow_hash(self) -> u32 {
+        (self.way >> 32) as u32
+    }
+
+    /// Destination host, or `HOST_UNKNOWN`.
+    #[inline]
+    pub(crate) fn dst_host(self) -> u32 {
+        self.way as u32
+    }
+
+    /// Bytes of line time.
+    #[inline]
+    pub(crate) fn wire_bytes(self) -> u32 {
+        self.form as u32 & 0xffff
+    }
+
+    fn ip_offset_bytes(self) -> usize {
+        (self.form >> IP_OFFSET_BIT) as usize & 0xff
     }
 
     /// Whether a queue may mark it: ECT and not yet CE.
     #[inline]
-    pub(crate) fn is_markable(&self) -> bool {
-        self.flags & IS_MARKABLE != 0
+    pub(crate) fn is_markable(self) -> bool {
+        self.form & IS_MARKABLE != 0
     }
 
     /// Whether it belongs to the control class.
-    pub(crate) fn is_control(&self) -> bool {
-        self.flags & IS_CONTROL != 0
+    pub(crate) fn is_control(self) -> bool {
+        self.form & IS_CONTROL != 0
     }
 
     /// Marks it; the header follows when someone looks at the frame.
     #[inline]
     pub(crate) fn mark(&mut self) {
-        self.flags = (self.flags & !IS_MARKABLE) | IS_MARKED;
+        self.form = (self.form & !IS_MARKABLE) | IS_MARKED;
     }
 
     #[inline]
-    fn take_mark(&mut self) -> bool {
-        let is_marked = self.flags & IS_MARKED != 0;
-        self.flags &= !IS_MARKED;
-        is_marked
+    fn is_marked(self) -> bool {
+        self.form & IS_MARKED != 0
+    }
+
+    /// The frame at the end of its journey, its header up to date.
+    #[inline(always)]
+    pub(crate) fn finish(self, mut frame: Frame) -> Frame {
+        if self.is_marked() {
+            mark_ce(&mut frame, self.ip_offset_bytes());
+        }
+        frame
     }
 }
 
@@ -103,22 +133,11 @@ impl Flight {
     }
 
     /// The frame, its header up to date.
-    #[inline]
     pub(crate) fn frame_mut(&mut self) -> &mut Frame {
-        if self.packet.take_mark() {
-            mark_ce(&mut self.frame, self.packet.ip_offset_bytes as usize);
+        if self.packet.is_marked() {
+            self.packet.form &= !IS_MARKED;
+            mark_ce(&mut self.frame, self.packet.ip_offset_bytes());
         }
         &mut self.frame
-    }
-}
-
-impl Packet {
-    /// The frame at the end of its journey, its header up to date.
-    #[inline(always)]
-    pub(crate) fn finish(self, mut frame: Frame) -> Frame {
-        if self.flags & IS_MARKED != 0 {
-            mark_ce(&mut frame, self.ip_offset_bytes as usize);
-        }
-        frame
     }
 }

@@ -13,25 +13,25 @@ pub(crate) struct Line {
     /// As many places as a power of two, or none.
     places: Vec<Flight>,
     /// Place of the first, not yet wrapped.
-    first: usize,
-    len: usize,
+    first: u32,
+    len: u32,
 }
 
 impl Line {
     #[inline]
     pub(crate) fn len(&self) -> usize {
-        self.len
+        self.len as usize
     }
 
     #[inline]
-    fn index(&self, at: usize) -> usize {
+    fn index(&self, at: u32) -> usize {
         // There are places when this is asked.
-        self.first.wrapping_add(at) & (self.places.len() - 1)
+        self.first.wrapping_add(at) as usize & (self.places.len() - 1)
     }
 
     /// The flight that comes after `at` others.
     #[inline]
-    pub(crate) fn get(&self, at: usize) -> Option<&Flight> {
+    pub(crate) fn get(&self, at: u32) -> Option<&Flight> {
         (at < self.len).then(|| &self.places[self.index(at)])
     }
 
@@ -50,7 +50,7 @@ impl Line {
     /// Puts a frame behind the others.
     #[inline(always)]
     pub(crate) fn push(&mut self, arrival_ps: u64, packet: Packet, frame: Frame) {
-        if self.len == self.places.len() {
+        if self.len as usize == self.places.len() {
             self.grow();
         }
         let index = self.index(self.len);
@@ -65,7 +65,7 @@ impl Line {
             return None;
         }
         let index = self.index(0);
-        self.first = index + 1;
+        self.first = index as u32 + 1;
         self.len -= 1;
         let place = &mut self.places[index];
         Some((place.packet, place.take_frame()))
@@ -78,7 +78,9 @@ impl Line {
             self.places.rotate_left(first);
         }
         self.first = 0;
-        self.places.resize_with((2 * self.len).max(PLACES_MIN), Flight::default);
+        let place_count = (2 * self.len()).max(PLACES_MIN);
+        assert!(u32::try_from(place_count).is_ok(), "{place_count} frames on a link");
+        self.places.resize_with(place_count, Flight::default);
     }
 }
 
@@ -89,9 +91,7 @@ mod tests {
     use super::*;
 
     fn packet(number: u32) -> Packet {
-        let mut packet = Packet::new(100, 0);
-        packet.flow_hash = number;
-        packet
+        Packet::new(100, number, 0)
     }
 
     #[test]
@@ -108,7 +108,7 @@ mod tests {
             for _ in 0..go.min(line.len()) {
                 assert_eq!(line.first_ps(), u64::from(popped));
                 let (packet, frame) = line.pop().unwrap();
-                assert_eq!((packet.flow_hash, frame.header()), (popped, &popped.to_be_bytes()[..]));
+                assert_eq!((packet.flow_hash(), frame.header()), (popped, &popped.to_be_bytes()[..]));
                 popped += 1;
             }
             assert_eq!(line.len() as u32, pushed - popped);

@@ -282,7 +282,8 @@ impl TxLink {
     }
 }
 
-/// The far end of a link.
+/// The far end of a link; a cache line.
+#[repr(align(64))]
 pub(crate) struct RxLink {
     /// Frames on the way, in the order of their arrival.
     pub line: Line,
@@ -305,6 +306,7 @@ impl RxLink {
     }
 }
 
+const _: () = assert!(std::mem::size_of::<RxLink>() == 64);
 const _: () = assert!(std::mem::offset_of!(TxLink, extra) == 64, "what each frame needs is one cache line");
 
 #[cfg(test)]

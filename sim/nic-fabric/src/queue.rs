@@ -54,7 +54,7 @@ impl Waiting {
 
     /// Bytes of line time.
     fn bytes(&self) -> u64 {
-        u64::from(self.flight.packet.wire_bytes)
+        u64::from(self.flight.packet.wire_bytes())
     }
 
     pub(crate) fn charge(&self) -> Charge {
@@ -194,7 +194,7 @@ impl Core {
     /// Offers a frame to a queue with classes.
     pub(crate) fn enqueue(&mut self, link: u32, mut flight: Flight, from: Option<u32>, now_ps: u64) {
         let packet = flight.packet;
-        let (is_control, bytes) = (packet.is_control(), u64::from(packet.wire_bytes));
+        let (is_control, bytes) = (packet.is_control(), u64::from(packet.wire_bytes()));
         let Some(queue) = self.tx[link as usize].queue.as_ref() else { return };
         let (class_bytes, has_room) = (queue.class_bytes(is_control), queue.has_room(is_control, bytes));
         let charged_to = from.filter(|from| !is_control && self.rx[*from as usize].ingress.is_some());
@@ -208,7 +208,7 @@ impl Core {
         let tx = &mut self.tx[link as usize];
         let backlog_ps = tx.line_ps(class_bytes) + tx.free_at_ps.saturating_sub(now_ps);
         tx.backlog_max_ps = tx.backlog_max_ps.max(backlog_ps);
-        tx.count(u32::from(packet.wire_bytes));
+        tx.count(packet.wire_bytes());
         if packet.is_markable() && tx.draw_mark(backlog_ps) {
             self.mark(link, &mut flight.packet);
         }
@@ -289,9 +289,7 @@ mod tests {
 
     /// A frame of 100 bytes of line time that can be told by its flow hash.
     fn frame(id: u32, is_control: bool) -> Waiting {
-        let mut packet = Packet::new(100, 0);
-        packet.classify(false, is_control);
-        packet.flow_hash = id;
+        let packet = Packet::new(100, id, 0).with_ip(0, false, is_control);
         Waiting::new(Flight::new(packet, Frame::default()), None)
     }
 
@@ -303,7 +301,7 @@ mod tests {
         }
         let mut pop = |is_paused| {
             queue.is_paused = is_paused;
-            queue.pop().map(|waiting| waiting.flight.packet.flow_hash)
+            queue.pop().map(|waiting| waiting.flight.packet.flow_hash())
         };
         assert_eq!(
             [pop(false), pop(true), pop(true), pop(false), pop(false), pop(false)],

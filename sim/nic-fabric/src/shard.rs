@@ -137,7 +137,9 @@ impl Shard {
 
     fn serve_switch(&mut self, node: u32, arrivals: &Arrivals) {
         for (arrival_ps, link) in arrivals.iter() {
-            self.dispatch_before(node, arrival_ps, key(event::HEAD, link, 0));
+            if self.core.agenda.first_own_ps(node) <= arrival_ps {
+                self.dispatch_before(node, arrival_ps, key(event::HEAD, link, 0));
+            }
             if let Some((packet, frame)) = self.core.take_first(link, arrival_ps) {
                 self.core.forward(node - self.core.host_count, link, packet, frame);
             }
@@ -147,7 +149,9 @@ impl Shard {
     fn serve_host(&mut self, node: u32, arrivals: &Arrivals, end_ps: u64) {
         self.foresee_events(node, end_ps);
         for (place, (arrival_ps, link)) in arrivals.iter().enumerate() {
-            if let (Some(ahead), Some(Some(nic))) = (arrivals.flight(&self.core, place, AHEAD), self.nodes.get(node as usize)) {
+            if let (Some(ahead), Some(Some(nic))) =
+                (arrivals.flight(&self.core, place, AHEAD), self.nodes.get(node as usize))
+            {
                 nic.foresee_event(Ahead::Frame(ahead.sent_frame()));
             }
             self.dispatch_before(node, arrival_ps, key(event::HEAD, link, 0));

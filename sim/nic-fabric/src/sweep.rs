@@ -55,11 +55,7 @@ impl Sides {
         let shortest = u64::from(FRAME_BYTES_MIN + WIRE_OVERHEAD_BYTES);
         let specs = (0..topology.link_count()).map(|link| topology.link_spec(LinkId(link)));
         let lookahead_ps = specs.map(|spec| spec.delay_ps + spec.serialisation_ps(shortest)).min();
-        Sides {
-            nodes,
-            are_two: sides.is_some(),
-            lookahead_ps: lookahead_ps.unwrap_or(SWEEP_PS_MAX),
-        }
+        Sides { nodes, are_two: sides.is_some(), lookahead_ps: lookahead_ps.unwrap_or(SWEEP_PS_MAX) }
     }
 
     /// The nodes of a side.
@@ -201,6 +197,82 @@ impl Arrivals {
     #[inline]
     pub(crate) fn flight<'a>(&self, core: &'a Core, place: usize, ahead: usize) -> Option<&'a Flight> {
         let entry = self.order.get(place + ahead).filter(|_| self.link_count == 1)?;
-        core.rx[*entry as u32 as usize].line.get(ahead)
+        core.rx[*entry as u32 as usize].line.get(ahead as u32)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::link::LinkSpec;
+    use crate::shape::{FatTree, LeafSpine, PlaneLinks};
+    use rand_chacha::ChaCha8Rng;
+    use rand_core::{RngCore, SeedableRng};
+
+    fn planes() -> Vec<PlaneLinks> {
+        let links = PlaneLinks { host: LinkSpec::new(100_000, 10), core: LinkSpec::new(100_000, 5_000) };
+        vec![links.clone(), links]
+    }
+
+    fn sides(topology: &Topology) -> Sides {
+        let node_count = topology.hosts.len() + topology.switches.len();
+        Sides::new(topology, &vec![0; node_count], 0)
+    }
+
+    #[test]
+    fn leaves_of_every_plane_are_one_side_hosts_and_spines_the_other() {
+        let shape = LeafSpine { leaf_count: 2, hosts_per_leaf: 2, spine_count: 3, planes: planes() };
+        let topology = Topology::leaf_spine(&shape);
+        let sides = sides(&topology);
+        assert!(sides.are_two);
+        let leaf = |node: &u32| {
+            let switch = node.checked_sub(topology.hosts.len() as u32);
+            switch.is_some_and(|switch| topology.switches[switch as usize].name.contains("leaf"))
+        };
+        assert!(!sides.nodes(0).iter().any(leaf) && sides.nodes(1).iter().all(leaf));
+        assert_eq!([sides.nodes(0).len(), sides.nodes(1).len()], [4 + 2 * 3, 2 * 2]);
+        assert_eq!(sides.lookahead_ps, 10 + 84 * 80);
+    }
+
+    #[test]
+    fn fat_tree_has_two_sides_and_a_triangle_has_not() {
+        assert!(sides(&Topology::fat_tree(&FatTree { arity: 4, planes: planes() })).are_two);
+        let mut triangle = Topology::default();
+        let hosts = [(); 3].map(|()| triangle.add_host());
+        (0..3).for_each(|at| triangle.add_cable(hosts[at], hosts[(at + 1) % 3], &LinkSpec::new(1_000, 1), 0));
+        let sides = sides(&triangle);
+        assert!(!sides.are_two);
+        assert_eq!([sides.nodes(0).len(), sides.nodes(1).len()], [3, 0]);
+    }
+
+    /// Served alternately, each side goes as far beyond the other as a frame needs, and never further.
+    #[test]
+    fn side_is_served_twice_as_far_as_the_shortest_link() {
+        let mut topology = Topology::default();
+        let hosts = [(); 2].map(|()| topology.add_host());
+        topology.add_cable(hosts[0], hosts[1], &LinkSpec::new(400_000, 98_320), 0);
+        let sides = sides(&topology);
+        let mut progress = Progress::from(1_000_000);
+        let mut advance = |side, limit_ps| progress.advance(&sides, side, limit_ps);
+        assert_eq!(advance(0, u64::MAX), Some((1_000_000, 1_099_999)));
+        assert_eq!(advance(1, u64::MAX), Some((1_000_000, 1_199_999)));
+        assert_eq!(advance(0, u64::MAX), Some((1_100_000, 1_299_999)));
+        assert_eq!(advance(1, 1_250_000), Some((1_200_000, 1_249_999)));
+        assert_eq!(advance(0, 1_250_000), None);
+    }
+
+    #[test]
+    fn counting_sorts_like_any_other_way() {
+        let mut rng = ChaCha8Rng::seed_from_u64(7);
+        for round in 0..200 {
+            let (count, span_ps) = (1 + rng.next_u32() as usize % 300, 1 << (round % 24));
+            let mut arrivals = Arrivals::default();
+            let entry = |_| (u64::from(rng.next_u32()) % span_ps) << 32 | u64::from(rng.next_u32() % 64);
+            arrivals.order = (0..count).map(entry).collect();
+            let mut expected = arrivals.order.clone();
+            expected.sort_unstable();
+            arrivals.sort(span_ps);
+            assert_eq!(arrivals.order, expected, "{count} arrivals in {span_ps} ps");
+        }
     }
 }

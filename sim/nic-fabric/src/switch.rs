@@ -31,15 +31,6 @@ impl Switch {
         }
     }
 
-    /// The member that [`Self::choose`] will choose, where that is known beforehand.
-    #[inline]
-    pub(crate) fn foresee(&self, group: &[u32], flow_hash: u32) -> Option<u32> {
-        match &self.sprayer {
-            None => self.member(group, flow_hash),
-            Some(_) => None,
-        }
-    }
-
     /// The member by hash. A group of one goes the same way: to skip the hash costs more than it saves.
     #[inline]
     fn member(&self, group: &[u32], flow_hash: u32) -> Option<u32> {

@@ -1,4 +1,4 @@
-//! Doing the hops of a batch before what hosts do changes nothing: the same as in plain order of events.
+//! To serve each node for a while changes nothing: the outcome is that of the order of events.
 
 mod traffic;
 
@@ -11,7 +11,7 @@ use traffic::{assert_conserved, udp};
 
 const HOST_COUNT: u32 = 16;
 const END_PS: u64 = 2_000_000;
-/// Just above the width of a bucket of the wheel, so that hosts and switches are as close as they may be.
+/// Short, so that much of what happens in a sweep happens near its ends.
 const DELAY_PS: u64 = 2_050;
 
 /// Sends short frames, several at the same time as others do, answers some, and remembers everything.
@@ -37,7 +37,7 @@ impl Node for Talker {
         self.log.push((ctx.now_ps(), ctx.port_free_at_ps(0)));
         (0..1 + ctx.rng().next_u32() % 3).for_each(|_| self.send(ctx));
         if ctx.now_ps() < END_PS {
-            // Often within the same batch.
+            // Often within the same sweep.
             let at_ps = ctx.now_ps() + 20 * u64::from(ctx.rng().next_u32() % 500);
             ctx.set_timer(at_ps, token + 1);
         }
@@ -55,17 +55,30 @@ impl Talker {
 
 type Outcome = (FabricStats, Vec<LinkStats>, Vec<Vec<(u64, u64)>>);
 
-/// Runs it; with a cable that is too short for hops ahead, between hosts that take no part, or without.
-fn run(forwarding: Forwarding, seed: u64, has_short_cable: bool) -> Outcome {
+/// What stands beside the network, without any traffic, and decides how far its nodes are served at a time.
+#[derive(Clone, Copy, Debug)]
+enum Beside {
+    /// Nothing: two sides, one served after the other.
+    Nothing,
+    /// Three hosts in a triangle: there are no two sides, so all are served half as far.
+    Triangle,
+    /// A cable without length: no node is served for longer than the shortest frame takes on a line, in which few have
+    /// more than one event. The reference.
+    ShortCable,
+}
+
+fn run(forwarding: Forwarding, seed: u64, beside: Beside) -> Outcome {
     let ecn = Ecn { min_bytes: 500, max_bytes: 2_000, max_ppm: 800_000 };
     let link = LinkSpec::new(400_000, DELAY_PS).with_buffer_bytes(6_000).with_ecn(ecn);
     let planes = vec![PlaneLinks { host: link.clone(), core: link.clone() }];
     let shape = LeafSpine { leaf_count: 4, hosts_per_leaf: HOST_COUNT / 4, spine_count: 3, planes };
     let mut topology = Topology::leaf_spine(&shape).with_forwarding(forwarding);
     let link_count = topology.link_count();
-    if has_short_cable {
-        let (a, b) = (topology.add_host(), topology.add_host());
-        topology.add_cable(a, b, &LinkSpec::new(400_000, 0), 0);
+    let hosts = [(); 3].map(|()| topology.add_host());
+    match beside {
+        Beside::Nothing => {}
+        Beside::Triangle => (0..3).for_each(|at| topology.add_cable(hosts[at], hosts[(at + 1) % 3], &link, 0)),
+        Beside::ShortCable => topology.add_cable(hosts[0], hosts[1], &LinkSpec::new(400_000, 0), 0),
     }
     let mut fabric = Fabric::new(&topology, seed).unwrap();
     for action in [Action::Loss { ppm: 20_000 }, Action::Delay { ppm: 50_000, min_ps: 0, max_ps: 9_000 }] {
@@ -73,7 +86,7 @@ fn run(forwarding: Forwarding, seed: u64, has_short_cable: bool) -> Outcome {
     }
     fabric.schedule(&Outage::new("leaf1->spine2".into(), 500_000, 1_500_000)).unwrap();
     (0..HOST_COUNT).for_each(|host| fabric.attach(NodeId(host), Talker::default()));
-    // In many steps, so that some end within a batch.
+    // In many steps, so that some end within a sweep.
     (1..=97).for_each(|step| _ = fabric.advance(step * 21_013));
     fabric.run_until_idle(u64::MAX);
     assert_conserved(&fabric);
@@ -83,13 +96,16 @@ fn run(forwarding: Forwarding, seed: u64, has_short_cable: bool) -> Outcome {
 }
 
 #[test]
-fn hops_ahead_of_hosts_give_what_plain_order_gives() {
+fn nodes_served_for_a_while_give_what_the_order_of_events_gives() {
     for (forwarding, seed) in [(Forwarding::Ecmp, 1), (Forwarding::Ecmp, 2), (Forwarding::Random, 3)] {
-        let (plain, ahead) = (run(forwarding, seed, true), run(forwarding, seed, false));
-        let replay = format!("{forwarding:?}, seed {seed}");
+        let plain = run(forwarding, seed, Beside::ShortCable);
         assert!(plain.0.sent > 5_000 && plain.0.ecn_marked > 100, "too quiet to tell: {:?}", plain.0);
-        assert!(plain.2 == ahead.2, "{replay}");
-        assert_eq!(plain.0, ahead.0, "{replay}");
-        assert_eq!(plain.1, ahead.1, "{replay}");
+        for beside in [Beside::Nothing, Beside::Triangle] {
+            let swept = run(forwarding, seed, beside);
+            let replay = format!("{forwarding:?}, seed {seed}, {beside:?}");
+            assert!(plain.2 == swept.2, "{replay}");
+            assert_eq!(plain.0, swept.0, "{replay}");
+            assert_eq!(plain.1, swept.1, "{replay}");
+        }
     }
 }
