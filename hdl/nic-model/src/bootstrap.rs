@@ -54,6 +54,14 @@ impl Opening {
         self.next_at
     }
 
+    /// The path is closed for good.
+    pub fn never_again(&mut self, path: u8) {
+        self.waiting.retain(|p| *p != path);
+        if self.is_open(path.into()) {
+            self.unopened.push(path);
+        }
+    }
+
     /// False while the peer would drop what is sent on `path`.
     pub fn is_open(&self, path: usize) -> bool {
         !self.unopened.iter().any(|p| usize::from(*p) == path)
@@ -75,7 +83,8 @@ impl Connection {
         let Some(srtt_ps) = self.rtt.srtt_ps() else { return };
         self.opening.next_look = now.after_ps(LOOK_RTTS * srtt_ps);
         let want = paths_wanted(self.bdp_pkts, cfg.paths_min, cfg.paths_max.min(256)) as usize;
-        let in_use = self.paths.iter().filter(|p| p.state != PathState::Unused).count() + self.opening.waiting.len();
+        let in_use = self.paths.iter().filter(|p| p.state != PathState::Unused).count() - self.retired.count()
+            + self.opening.waiting.len();
         if want > in_use + in_use / 4 {
             self.add_paths(core, now, want - in_use);
         } else if want + in_use / 4 < in_use {
@@ -199,7 +208,8 @@ impl Connection {
                 self.rx_paths[at].open(c.cum + 1);
                 self.reply(core, port, c, self.rx_paths[at].cum());
             }
-            Ok(PathOp::Close) if !c.is_reply => match self.rx_paths.get_mut(at) {
+            Ok(PathOp::Close) if c.is_reply => self.on_path_closed(core, c.path),
+            Ok(PathOp::Close) => match self.rx_paths.get_mut(at) {
                 Some(row) => {
                     row.close();
                     let cum = row.cum();

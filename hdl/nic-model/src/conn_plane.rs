@@ -260,20 +260,21 @@ impl Connection {
 
     /// The probe of a plane that is down: asks on the first path, in an epoch that the path does not use.
     pub fn build_plane_probe(&mut self, core: &Core, now: Time, plane: u8) -> Option<Packet> {
-        let first = self.paths.get(0)?;
+        let path = self.first_path();
+        let first = self.paths.get(path)?;
         let (epoch, snd_nxt) = ((first.epoch + PROBE_EPOCH) & 15, first.window.nxt());
         self.planes.health.get_mut(usize::from(plane))?.probe_epoch = epoch;
         let sport = self.draw_port();
         let mut packet = self.control_packet(core, now, plane, sport);
         packet.body = Body::ProbeReq { snd_nxt, cookie: packet.tx_ts.0 };
-        packet.epoch = epoch;
+        (packet.path, packet.epoch) = (path as u8, epoch);
         Some(packet)
     }
 
     /// An answer to a probe arrived that says it was sent by `plane` in `epoch` of path `index`.
     pub fn on_plane_probe_answer(&mut self, core: &mut Core, now: Time, index: usize, plane: u8, epoch: u8) {
         let at = usize::from(plane);
-        if index != 0 || self.planes.is_usable(core, at) {
+        if index != self.first_path() || self.planes.is_usable(core, at) {
             return;
         }
         let Some(h) = self.planes.health.get_mut(at).filter(|h| h.probe_epoch == epoch) else { return };
@@ -297,6 +298,7 @@ impl Connection {
         let mut at = self.handshake.next_at();
         if self.state != ConnState::Error {
             at = at.min(self.planes.next_at()).min(self.opening.next_at()).min(self.watch.next_at());
+            at = at.min(self.retired.next_at());
         }
         core.timers.arm(&mut self.conn_armed, at, TimerKey::Conn(self.index));
     }

@@ -11,6 +11,7 @@ use crate::foresee::Fetch;
 use crate::reaim::GoodPorts;
 use crate::requester::Requester;
 use crate::responder::Responder;
+use crate::retire::Retired;
 use crate::time::Time;
 use crate::timer::TimerKey;
 use crate::transport::pacer::Pacer;
@@ -104,6 +105,8 @@ pub(crate) struct Connection {
     pub parked: Vec<(u8, Psn)>,
     /// Paths that the peer has still to open.
     pub opening: Opening,
+    /// Paths that are closed for good.
+    pub retired: Retired,
     /// Planes as this connection sees them.
     pub planes: ConnPlanes,
     /// Plane on which each path belongs.
@@ -159,6 +162,7 @@ impl Connection {
             planes: ConnPlanes::new(core.cfg.planes.len().min(cfg.addresses.len().max(1))),
             home: cfg.tx_paths.iter().map(|p| p.plane).collect(),
             opening: Opening::default(),
+            retired: Retired::default(),
             conn_armed: Time::NEVER,
             bdp_pkts: 0,
             handshake: Handshake::none(),

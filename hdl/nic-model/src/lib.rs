@@ -53,6 +53,7 @@ mod reaim;
 mod recv_queue;
 mod requester;
 mod responder;
+mod retire;
 mod send;
 mod slab;
 mod timer;

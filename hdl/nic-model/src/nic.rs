@@ -176,11 +176,26 @@ impl Nic {
         true
     }
 
-    /// Switches path `path` of a connection off for new packets, or on again. False when there is no such path.
+    /// Closes path `path` of a connection for good: it carries nothing new, and the peer is told when all it sent is
+    /// acknowledged; [`Event::PathClosed`] tells the end. False when there is no such path, the connection does not send,
+    /// or no other path would be left.
+    pub fn close_path(&mut self, now: Time, conn: ConnId, path: u8) -> bool {
+        let Some(c) = find(&mut self.conns, conn.0) else { return false };
+        if !c.close_path(&mut self.core, now, path.into()) {
+            return false;
+        }
+        c.settle_path(&mut self.core, now, path.into());
+        c.activate(&mut self.core);
+        true
+    }
+
+    /// Switches path `path` of a connection off for new packets, or on again. False when there is no such path, or it
+    /// is closed.
     pub fn deny_path(&mut self, now: Time, conn: ConnId, path: u8, is_denied: bool) -> bool {
         let (core, index) = (&mut self.core, usize::from(path));
         let Some(c) = find(&mut self.conns, conn.0) else { return false };
-        let Some(p) = c.paths.get_mut(index) else { return false };
+        let is_closed = c.retired.has(index);
+        let Some(p) = c.paths.get_mut(index).filter(|_| !is_closed) else { return false };
         p.deny(is_denied);
         if !is_denied && !c.opening.is_open(index) {
             // The peer would drop what is sent on it.
@@ -545,6 +560,7 @@ impl Nic {
                     if c.state != ConnState::Error {
                         c.on_plane_timer(core, now);
                         c.on_opening_timer(core, now);
+                        c.on_closing_timer(core, now);
                         c.on_watch_timer(core, now);
                     }
                     c.arm_conn(core);

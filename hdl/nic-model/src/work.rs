@@ -268,6 +268,15 @@ pub enum Event {
         /// State it is in now.
         state: PathState,
     },
+    /// A path that was to be closed is: all that it sent is acknowledged.
+    PathClosed {
+        /// Connection.
+        conn: ConnId,
+        /// Path.
+        path: u8,
+        /// The peer knows it.
+        is_answered: bool,
+    },
     /// A connection can no longer use a plane, or can again.
     Plane {
         /// Connection.

@@ -76,6 +76,8 @@ caps! {
     CONNECT = 26;
     /// The bench can take a region away, and the card looks at regions again for each packet.
     DEREGISTER = 27;
+    /// The host can have a path closed for good.
+    CLOSE_PATH = 28;
     /// The card completes unordered streams as messages end.
     UNORDERED = 23;
 }
@@ -204,6 +206,9 @@ pub trait Dut {
 
     /// Lets the card grant connections to `service` like `template`, of at most so many paths. Needs [`Caps::CONNECT`].
     fn listen(&mut self, service: u16, template: &ConnConfig, paths_max: u16) -> Outcome;
+
+    /// Has a path closed for good; false when the card declines. Needs [`Caps::CLOSE_PATH`].
+    fn close_path(&mut self, conn: ConnId, path: u8) -> Outcome<bool>;
 
     /// Lets the card end a connection when all is done. Needs [`Caps::CONNECT`].
     fn disconnect(&mut self, conn: ConnId) -> Outcome;

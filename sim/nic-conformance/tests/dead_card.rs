@@ -88,6 +88,10 @@ impl Dut for DeadCard {
         Ok(())
     }
 
+    fn close_path(&mut self, _: ConnId, _: u8) -> Outcome<bool> {
+        Ok(true)
+    }
+
     fn disconnect(&mut self, _: ConnId) -> Outcome {
         Ok(())
     }

@@ -85,6 +85,7 @@ impl Dut for SpyDut {
         open(cfg: &ConnConfig) -> Outcome<ConnId>;
         connect(service: u16, cfg: &ConnConfig) -> Outcome<ConnId>;
         listen(service: u16, template: &ConnConfig, paths_max: u16) -> Outcome;
+        close_path(conn: ConnId, path: u8) -> Outcome<bool>;
         disconnect(conn: ConnId) -> Outcome;
         event() -> Outcome<Option<Event>>;
         post_send(conn: ConnId, stream: u16, wr: SendWr) -> Outcome;

@@ -284,6 +284,12 @@ impl Dut for ModelDut {
         Ok(())
     }
 
+    fn close_path(&mut self, conn: ConnId, path: u8) -> Outcome<bool> {
+        let is_closed = self.nic.close_path(self.now, conn, path);
+        self.pump();
+        Ok(is_closed)
+    }
+
     fn disconnect(&mut self, conn: ConnId) -> Outcome {
         self.nic.disconnect(self.now, conn);
         self.pump();

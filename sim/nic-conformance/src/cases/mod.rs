@@ -29,6 +29,8 @@ mod waiting;
 
 mod plane;
 
+mod retire;
+
 mod loss;
 
 // Messages.
@@ -53,6 +55,7 @@ pub const SECTIONS: &[&[Case]] = &[
     drop::CASES,
     path::CASES,
     plane::CASES,
+    retire::CASES,
     congestion::CASES,
     hint::CASES,
     accept::CASES,
