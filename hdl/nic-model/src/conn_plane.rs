@@ -148,13 +148,14 @@ impl Connection {
             return;
         }
         self.planes.peer_seq = Some(seq);
-        for plane in 0..self.planes.health.len() {
+        // All of it at once: no path goes to a plane of which the same report says that it is down.
+        let mut changed = 0u16;
+        for (plane, h) in self.planes.health.iter_mut().enumerate() {
             let is_peer_up = planes_up >> plane & 1 == 1;
-            if self.planes.health[plane].is_peer_up == is_peer_up {
-                continue;
-            }
-            self.planes.health[plane].is_peer_up = is_peer_up;
-            if is_peer_up {
+            changed |= u16::from(core::mem::replace(&mut h.is_peer_up, is_peer_up) != is_peer_up) << plane;
+        }
+        for plane in (0..self.planes.health.len()).filter(|plane| changed >> plane & 1 == 1) {
+            if planes_up >> plane & 1 == 1 {
                 self.return_to_plane(core, now, plane as u8);
             } else {
                 self.leave_plane(core, now, plane as u8);
@@ -189,6 +190,14 @@ impl Connection {
             let is_astray = self.paths.get(i).is_some_and(|p| p.plane != plane);
             if is_astray && self.home.get(i) == Some(&plane) {
                 self.move_path(core, now, i, plane);
+            }
+        }
+        // Paths that had no plane to go to have one now.
+        let good = self.usable_planes(core);
+        for i in 0..self.paths.len() {
+            let Some(there) = self.paths.get(i).map(|p| usize::from(p.plane)) else { continue };
+            if !self.planes.is_usable(core, there) {
+                self.move_path(core, now, i, good[i % good.len()]);
             }
         }
     }

@@ -81,7 +81,7 @@ impl Connection {
     pub fn on_closing_timer(&mut self, core: &mut Core, now: Time) {
         let srtt_ps = self.rtt.srtt_ps().unwrap_or(self.cfg.transport.rto_init_ps);
         let wait_ps = (u64::from(consts::OPEN_WAIT_SRTTS) * srtt_ps).max(u64::from(consts::OPEN_WAIT_NS) * NS_PS);
-        let mut at = 0;
+        let (planes, mut at) = (self.usable_planes(core), 0);
         while let Some(c) = self.retired.closing.get_mut(at) {
             let Some(path) = self.paths.get(c.path.into()).filter(|_| c.next_at <= now) else {
                 at += 1;
@@ -98,7 +98,10 @@ impl Connection {
                 c.tries += 1;
                 let (op, cum) = (PathOp::Close.code(), path.window.nxt() - 1);
                 let control = PathControl { op, path: c.path, is_reply: false, new_epoch: path.epoch, cum };
-                push_control(core, path.plane, Control::PathCtl { conn: self.index, control });
+                // By another plane each time, in case the path's own one does not carry.
+                let own = planes.iter().position(|p| *p == path.plane).unwrap_or(0);
+                let plane = planes.get((own + usize::from(c.tries) - 1) % planes.len().max(1)).copied();
+                push_control(core, plane.unwrap_or(path.plane), Control::PathCtl { conn: self.index, control });
             }
             at += 1;
         }

@@ -264,3 +264,21 @@ fn a_plane_comes_back_over_a_way_whose_round_trip_is_not_known() {
         assert_eq!(planes, [lost, found], "probes each {interval_us} us");
     }
 }
+
+/// P-033: a plane that the peer reported down was the only one with a link for a while; it is left when there is another.
+#[test]
+fn paths_leave_a_plane_that_the_peer_reported_down_as_soon_as_they_can() {
+    let mut b = Bench::new(1, Cable::default(), 2, 1 << 12);
+    let [tx, _] = b.connect(0, 4, |_, _| ());
+    let on = |b: &Bench, plane: u8| b.nics[0].paths(tx).map_or(0, |p| p.iter().filter(|p| p.plane == plane).count());
+    b.cut[0] = true;
+    b.nics[1].set_link(b.now, 0, false);
+    b.run(100 * US);
+    assert_eq!(on(&b, 1), 4, "the report was obeyed");
+    b.nics[0].set_link(b.now, 1, false);
+    b.run(100 * US);
+    assert_eq!(on(&b, 0), 4, "nowhere else to go");
+    b.nics[0].set_link(b.now, 1, true);
+    b.run(60_000 * US);
+    assert_eq!(on(&b, 1), 4, "plane 1 is well again, of plane 0 the peer said that it is not");
+}

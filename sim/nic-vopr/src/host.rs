@@ -1,31 +1,27 @@
 //! A host of a run: posts what the plan says, polls, and judges every completion when it sees it.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
 use nic_fabric::{Context, Frame, Node};
+use nic_model::conn_config::ConnConfig;
 use nic_model::transport::path_set::PathSet;
-use nic_model::wire::frame::Payload;
-use nic_model::wire::packet::Body;
-use nic_model::wire::parser::{parse, PortFilter};
-use nic_model::work::{ConnId, Cqe, CqeOp, Event, PostError};
-use nic_model::ConnState;
+use nic_model::work::{ConnId, CqeOp, PostError};
 use nic_node::{Card, CARD_TOKENS};
-use nic_spec::desc::Status;
-use nic_spec::wire::CmStatus;
+use nic_spec::num::Qpn;
 
 use crate::conduct::{Conduct, Limits};
 use crate::memory::GuardedMemory;
 use crate::plan::{Act, Begin, ConnPlan, Expected, Fate, HostPlan, Lane, Queue, Request};
 use crate::tags::Tagger;
 
+mod conduct;
+mod judge;
+mod manage;
+
 const TOKEN_HOST: u32 = CARD_TOKENS;
 /// Violations that are kept; what follows the first is seldom news.
 const VIOLATIONS_MAX: usize = 16;
-
-/// The longest that a peer which is there lets the end of a connection wait. Without an answer it takes a quarter of a
-/// second.
-const END_MAX_PS: u64 = 240_000_000_000;
 
 /// How far a connection is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,6 +96,16 @@ pub struct Host {
     down: Vec<u16>,
     /// Per connection, bit i: path i is switched off.
     denied: Vec<u16>,
+    /// Per connection, bit i: path i is to be closed, and its end was not told yet.
+    closing: Vec<u16>,
+    /// Per connection: not before this it is asked for again, nor before this connection has left its row.
+    ask_again: Vec<Option<(u64, ConnId)>>,
+    /// Receives posted so far that have an ordinal, by connection and stream.
+    posted: BTreeMap<(usize, u16), u32>,
+    /// Per connection: the newest report of the peer about its ports, by number.
+    reports: Vec<Option<(u16, u16)>>,
+    /// Its table of connections was full.
+    was_full: bool,
     /// Per connection: its queues are paused.
     is_paused: Vec<bool>,
     /// Posted while paused, and not to be begun before that ends.
@@ -124,6 +130,7 @@ impl Host {
         for (row, mr) in (0..).zip(plan.mrs) {
             card.nic_mut().mrs().set(row, Some(mr));
         }
+        use_up(&mut card, &plan.used_rows)?;
         let mut conn_left = vec![[0; 2]; plan.conns.len()];
         for e in plan.expected.iter().filter(|e| is_certain(e, plan.fates[e.conn], false)) {
             conn_left[e.conn][0] += usize::from(!e.is_farewell);
@@ -141,6 +148,11 @@ impl Host {
             down: vec![0; plan.conns.len()],
             ended_at_ps: vec![0; plan.conns.len()],
             denied: vec![0; plan.conns.len()],
+            closing: vec![0; plan.conns.len()],
+            ask_again: vec![None; plan.conns.len()],
+            posted: BTreeMap::new(),
+            reports: vec![None; plan.conns.len()],
+            was_full: !plan.used_rows.is_empty(),
             is_paused: vec![false; plan.conns.len()],
             is_held: vec![false; plan.expected.len()],
             calm_ps,
@@ -206,6 +218,15 @@ impl Host {
         self.left == 0
             && self.lanes.iter().all(|lane| !self.is_waiting(lane))
             && self.stages.iter().zip(&self.conn_plans).all(|(stage, plan)| stage.is_final(plan))
+            && self.still_closing().next().is_none()
+    }
+
+    /// Connections that live and have a path of whose end the peer is still to be told.
+    fn still_closing(&self) -> impl Iterator<Item = usize> + '_ {
+        // A plane that is dead and not known to be may swallow it each time.
+        let is_bound = self.calm_ps.is_some();
+        let lives = |index: &usize| self.stages[*index] == Stage::Up && !self.has_failed[*index];
+        (0..self.conns.len()).filter(lives).filter(move |index| is_bound && self.closing[*index] != 0)
     }
 
     fn is_waiting(&self, lane: &Lane) -> bool {
@@ -270,7 +291,9 @@ impl Host {
         let stages = self.stages.iter().zip(&self.conn_plans).enumerate().filter(|(_, (s, plan))| !s.is_final(plan));
         let stages = stages.map(|(index, (stage, plan))| format!("connection {index} {:?} is {stage:?}", plan.begin));
         let late = late.map(|(index, e)| format!("no completion {index} ({})", describe(e)));
-        posts.chain(stages).chain(late).collect()
+        let closing =
+            self.still_closing().map(|index| format!("connection {index} does not say that paths are closed"));
+        posts.chain(stages).chain(late).chain(closing).collect()
     }
 
     /// States of all connections and their paths, in words.
@@ -321,6 +344,7 @@ impl Host {
         } else if now_ps >= self.next_poll_ps {
             self.next_poll_ps = now_ps + self.poll_every_ps;
             self.poll(now_ps);
+            self.check_reports(now_ps);
             let has_acted = self.act(now_ps) | self.manage(now_ps);
             if self.post(now_ps) | has_acted {
                 self.card.pump(ctx);
@@ -347,9 +371,16 @@ impl Host {
         });
         let given_up = self.give_up_at_ps.iter().flatten().copied();
         // What is due and had to wait is tried again when something happens to the card.
-        if let Some(at_ps) = requests.chain(acts).chain(asked).chain(given_up).filter(|at_ps| *at_ps > now_ps).min() {
+        let again = self.ask_again.iter().flatten().map(|(at_ps, _)| *at_ps);
+        if let Some(at_ps) =
+            requests.chain(acts).chain(asked).chain(given_up).chain(again).filter(|at_ps| *at_ps > now_ps).min()
+        {
             self.wake_at(ctx, at_ps.max(self.next_poll_ps));
         }
+    }
+
+    fn may_be_full(&self, index: usize) -> bool {
+        matches!(self.conn_plans[index].begin, Begin::Asks { may_be_full: true, .. })
     }
 
     fn wake_at(&mut self, ctx: &mut Context<'_>, at_ps: u64) {
@@ -357,99 +388,6 @@ impl Host {
             self.wakes_ps.push(at_ps);
             ctx.set_timer(at_ps, TOKEN_HOST);
         }
-    }
-
-    /// Asks for connections whose time has come, ends those that are done; true if anything was asked for.
-    fn manage(&mut self, now_ps: u64) -> bool {
-        let now = self.card.time(now_ps);
-        let mut has_acted = false;
-        for index in 0..self.conns.len() {
-            let plan = &self.conn_plans[index];
-            match (self.stages[index], plan.begin) {
-                (Stage::Waiting, Begin::Asks { service, at_ps, after, given_up_after_ps, .. }) if at_ps <= now_ps => {
-                    // The host goes by what it was told, the id by what the card says.
-                    let is_over = |before: usize| self.stages[before] == Stage::Over;
-                    let is_free = after.and_then(|before| self.conns[before]);
-                    let is_free = is_free.is_none_or(|conn| self.card.nic().conn_state(conn).is_none());
-                    if !after.is_none_or(is_over) || !is_free {
-                        continue;
-                    }
-                    match self.card.nic_mut().connect(now, service, plan.config.clone()) {
-                        Ok(conn) => {
-                            (self.conns[index], self.stages[index]) = (Some(conn), Stage::Asked);
-                            self.give_up_at_ps[index] = given_up_after_ps.map(|after_ps| now_ps + after_ps);
-                        }
-                        Err(error) => self.violate(now_ps, format!("connection {index} was not asked for: {error}")),
-                    }
-                    has_acted = true;
-                }
-                (Stage::Up | Stage::Asked, _) if self.is_to_end(index, now_ps) => {
-                    if let Some(conn) = self.conns[index] {
-                        self.card.nic_mut().disconnect(now, conn);
-                    }
-                    (self.stages[index], self.ended_at_ps[index]) = (Stage::Closing, now_ps);
-                    has_acted = true;
-                }
-                _ => {}
-            }
-        }
-        has_acted
-    }
-
-    /// True when everything of a connection is done and this host ends it, or it gives up.
-    fn is_to_end(&self, index: usize, now_ps: u64) -> bool {
-        let plan = &self.conn_plans[index];
-        let is_done = self.conn_left[index][1] == 0 || plan.closes_early && self.has_asked_for_all(index);
-        self.stages[index] == Stage::Up && plan.closes && is_done
-            || self.give_up_at_ps[index].is_some_and(|at_ps| at_ps <= now_ps)
-    }
-
-    /// True when everything is posted, the peer's last message came, and only own messages are under way.
-    fn has_asked_for_all(&self, index: usize) -> bool {
-        let is_posted = self.lanes.iter().all(|lane| lane.conn != index || lane.requests.is_empty());
-        let mut left = self.expected.iter().zip(&self.seen).filter(|(e, seen)| e.conn == index && !**seen);
-        is_posted && left.all(|(e, _)| e.op == CqeOp::Send)
-    }
-
-    /// Does what the administrator does by now; true if there was anything.
-    fn act(&mut self, now_ps: u64) -> bool {
-        let now = self.card.time(now_ps);
-        let mut has_acted = false;
-        while let Some((_, act)) = self.acts.front().copied().filter(|(at_ps, _)| *at_ps <= now_ps) {
-            self.acts.pop_front();
-            has_acted = true;
-            let there = |index: usize| self.conns[index].filter(|_| self.stages[index].is_there());
-            let (conn, nic) = match act {
-                Act::Deny { conn, .. } | Act::Permit { conn, .. } | Act::Pause { conn } | Act::Resume { conn } => {
-                    (there(conn), self.card.nic_mut())
-                }
-                Act::Revoke { row, region } => {
-                    self.card.nic_mut().mrs().set(row, None);
-                    self.card.memory_mut().revoke(region);
-                    continue;
-                }
-            };
-            // A connection that is not there, or has no such path, is left alone.
-            let Some(conn) = conn else { continue };
-            match act {
-                Act::Deny { conn: index, path } => {
-                    self.denied[index] |= u16::from(nic.deny_path(now, conn, path, true)) << path;
-                }
-                Act::Permit { conn: index, path } => {
-                    nic.deny_path(now, conn, path, false);
-                    self.denied[index] &= !(1 << path);
-                }
-                Act::Pause { conn: index } => self.is_paused[index] = nic.modify(conn, ConnState::Sqd),
-                Act::Resume { conn: index } => {
-                    nic.modify(conn, ConnState::Rts);
-                    self.is_paused[index] = false;
-                    let of_it = self.is_held.iter_mut().zip(&self.expected).filter(|(_, e)| e.conn == index);
-                    of_it.for_each(|(is_held, _)| *is_held = false);
-                }
-                Act::Revoke { .. } => {}
-            }
-        }
-        has_acted
     }
 
     /// Posts what may be posted; true if anything was.
@@ -461,7 +399,8 @@ impl Host {
                 let (conn, stream, request) = (lane.conn, lane.stream, *request);
                 let lane_conn = conn;
                 let may_be_posted = match request {
-                    // Receives may be there before the peer answers.
+                    // Receives may be there before the peer answers, but come back if it has no room.
+                    Request::Recv(_) if self.may_be_full(conn) => self.stages[conn].is_there(),
                     Request::Recv(_) => matches!(self.stages[conn], Stage::Asked | Stage::Up | Stage::Closing),
                     Request::Send(_) => self.stages[conn] == Stage::Up,
                     Request::Farewell(_) => self.stages[conn] == Stage::Up && self.conn_left[conn][0] == 0,
@@ -478,6 +417,9 @@ impl Host {
                         has_posted = true;
                         if let Request::Send(wr) | Request::Farewell(wr) = request {
                             self.is_held[wr.wr_id as usize] = self.is_paused[lane_conn];
+                        }
+                        if matches!(request, Request::Recv(wr) if wr.tag.is_none()) {
+                            *self.posted.entry((lane_conn, stream)).or_default() += 1;
                         }
                     }
                     Err(PostError::QueueFull { .. }) => break,
@@ -500,218 +442,25 @@ impl Host {
         }
     }
 
-    fn judge_event(&mut self, now_ps: u64, event: Event) {
-        let wrong = match event {
-            Event::ConnError { conn, .. } => {
-                let index = self.index_of(conn);
-                if let Some(index) = index {
-                    self.fails(index);
-                }
-                index.is_none_or(|index| self.fates[index] == Fate::Lives)
-            }
-            Event::Connected { conn, service } => {
-                let is_it = |index: &usize| match (self.conn_plans[*index].begin, self.stages[*index]) {
-                    (Begin::Asks { service: own, .. }, Stage::Asked) => {
-                        own == service && self.conns[*index] == Some(conn)
-                    }
-                    (Begin::Grants { service: own, .. }, Stage::Waiting) => own == service,
-                    _ => false,
-                };
-                let index = (0..self.conns.len()).find(is_it);
-                if let Some(index) = index {
-                    self.is_up(index, conn);
-                }
-                index.is_none()
-            }
-            Event::Disconnected { conn } => match self.index_of(conn) {
-                Some(index) => {
-                    let from_ps = self.calm_ps.map(|calm_ps| calm_ps.max(self.ended_at_ps[index]));
-                    let is_alone = from_ps.is_some_and(|from_ps| now_ps > from_ps + END_MAX_PS);
-                    let is_late = is_alone && self.stages[index] == Stage::Closing;
-                    self.stages[index] = Stage::Over;
-                    !self.conn_plans[index].ends || self.conn_left[index][1] > 0 || is_late
-                }
-                None => true,
-            },
-            // Of a peer that gave up before this host heard of it.
-            Event::ConnectFailed { conn, status }
-                if self.index_of(conn).is_some_and(|index| self.is_refused(index)) =>
-            {
-                if let Some(index) = self.index_of(conn) {
-                    self.stages[index] = Stage::Over;
-                }
-                status != CmStatus::NoService
-            }
-            Event::ConnectFailed { conn, .. } => {
-                let may_fail = |plan: &ConnPlan| matches!(plan.begin, Begin::Grants { is_given_up: true, .. });
-                self.index_of(conn).is_some() || !self.conn_plans.iter().any(may_fail)
-            }
-            Event::Plane { conn, plane, is_up } => {
-                if let Some(index) = self.index_of(conn) {
-                    let without = self.down[index] & !(1 << plane);
-                    self.down[index] = if is_up { without } else { without | 1 << plane };
-                }
-                false
-            }
-            _ => false,
-        };
-        if wrong {
-            self.violate(now_ps, format!("{event:?} of connections {:?} {:?}", self.conns, self.stages));
-        }
-    }
-
-    /// It is asked for and nobody grants it.
-    fn is_refused(&self, index: usize) -> bool {
-        let is_refused = matches!(self.conn_plans[index].begin, Begin::Asks { is_refused: true, .. });
-        is_refused && self.stages[index] == Stage::Asked
-    }
-
-    fn judge(&mut self, now_ps: u64, cqe: &Cqe) {
-        self.completions += 1;
-        for part in [now_ps, cqe.wr_id, cqe.byte_len.into()] {
-            self.digest = (self.digest ^ part).wrapping_mul(0x100_0000_01b3);
-        }
-        let index = cqe.wr_id as usize;
-        let Some(e) = self.expected.get(index) else {
-            return self.violate(now_ps, format!("{cqe:?} belongs to no request"));
-        };
-        let is_good = cqe.status == Status::Ok;
-        let mut wrong = Vec::new();
-        if Some(cqe.conn) != self.conns[e.conn] || cqe.stream != e.stream {
-            wrong.push(format!("is {cqe:?}, expected {e:?}"));
-        }
-        if is_good {
-            self.judge_good(cqe, e, &mut wrong);
-        } else {
-            self.judge_failed(cqe, e, &mut wrong);
-        }
-        if self.seen[index] {
-            wrong.push("came before".into());
-        } else if let Some(what) = self.out_of_order(index) {
-            wrong.push(what);
-        }
-        let (conn, queue, is_farewell) = (e.conn, e.queue, e.is_farewell);
-        if self.is_certain(e) && !self.seen[index] {
-            self.left -= 1;
-            self.conn_left[conn][0] -= usize::from(!is_farewell);
-            self.conn_left[conn][1] -= 1;
-        }
-        self.reasons[conn] += u32::from(!is_good && cqe.status != Status::WrFlush);
-        self.failed[queue] |= !is_good;
-        (self.seen[index], self.is_good[index]) = (true, is_good);
-        self.advance_place(index);
-        for what in wrong {
-            self.violate(now_ps, format!("completion {index} {what}"));
-        }
-    }
-
-    fn judge_good(&self, cqe: &Cqe, e: &Expected, wrong: &mut Vec<String>) {
-        let is_as_expected = (cqe.op, cqe.byte_len) == (e.op, e.byte_len)
-            && (cqe.imm, cqe.tag, cqe.invalidated, cqe.solicited) == (e.imm, e.tag, e.invalidated, e.solicited);
-        if !is_as_expected {
-            wrong.push(format!("is {cqe:?}, expected {e:?}"));
-        }
-        if let Some((iova, bytes)) = &e.content {
-            if self.card.memory().at(*iova, bytes.len() as u64) != &bytes[..] {
-                wrong.push(format!("came before its bytes: {}", describe(e)));
-            }
-        }
-        if !e.is_signaled {
-            wrong.push("was not asked for".into());
-        }
-        if e.is_bad {
-            wrong.push(format!("is good although it asked for something bad: {}", describe(e)));
-        }
-        if self.failed[e.queue] {
-            wrong.push("is good after one in error".into());
-        }
-        if self.is_held[cqe.wr_id as usize] {
-            wrong.push("is good although its queue is paused".into());
-        }
-    }
-
-    fn judge_failed(&self, cqe: &Cqe, e: &Expected, wrong: &mut Vec<String>) {
-        // The peer, which has everything, may end the connection before its last acknowledgement arrives.
-        let is_cut_off = e.is_farewell && e.op == CqeOp::Send && cqe.status == Status::WrFlush;
-        if self.fates[e.conn] == Fate::Lives && !is_cut_off {
-            wrong.push(format!("is {cqe:?}, expected {e:?}"));
-        }
-        if cqe.status != Status::WrFlush && self.reasons[e.conn] > 0 {
-            wrong.push(format!("gives another reason: {:?}", cqe.status));
-        }
-    }
-
-    /// What should have come before this completion, if anything.
-    fn out_of_order(&self, index: usize) -> Option<String> {
-        let e = &self.expected[index];
-        let queue = &self.queues[e.queue];
-        // When a connection fails, receives come back as they were posted, those found by tag after the others.
-        if queue.is_unordered && !e.is_barrier || self.fates[e.conn] != Fate::Lives {
-            return None;
-        }
-        let from = self.places[e.queue];
-        let mut before = queue.order[from..].iter().take_while(|other| **other != index);
-        let missing = before.find(|other| self.expected[**other].is_signaled && !self.seen[**other])?;
-        Some(format!("({}) came before {missing} ({})", describe(e), describe(&self.expected[*missing])))
-    }
-
-    fn advance_place(&mut self, index: usize) {
-        let queue = self.expected[index].queue;
-        let is_over = |index: &usize| self.seen[*index] || !self.expected[*index].is_signaled;
-        let order = &self.queues[queue].order;
-        while order.get(self.places[queue]).is_some_and(is_over) {
-            self.places[queue] += 1;
-        }
-    }
-
-    /// What an acknowledgement says to a connection that is there.
-    fn overhear(&mut self, now_ps: u64, frame: &Frame) {
-        if frame.payload().len_bytes() > 0 {
-            return;
-        }
-        let config = self.card.nic().config();
-        let filter = PortFilter {
-            mac: None,
-            udp_dport: config.udp_dport,
-            frame_bytes_max: config.frame_bytes_max,
-            elide_icrc: config.elide_icrc,
-        };
-        let row_mask = config.conns_max - 1;
-        let frame = nic_model::wire::frame::Frame::new(frame.header(), Payload::EMPTY, frame.trailer());
-        let Ok(packet) = parse(&frame, &filter) else { return };
-        let (Body::Ack(ack) | Body::ProbeRsp(ack)) = &packet.body else { return };
-        let conn = ConnId(packet.dest.get() & row_mask);
-        let Some(index) = self.index_of(conn).filter(|index| self.stages[*index].is_there()) else { return };
-        if let Some(paths) = self.card.nic().paths(conn) {
-            self.conduct[index].hears(now_ps, ack, paths);
-        }
-    }
-
-    /// Every connection conducts itself as a sender must.
-    fn check_conduct(&mut self, now_ps: u64) {
-        for index in 0..self.conns.len() {
-            let conn = self.conns[index].filter(|_| self.stages[index].is_there() && !self.has_failed[index]);
-            let Some(conn) = conn else { continue };
-            let nic = self.card.nic();
-            let is_alive = nic.conn_state(conn).is_some_and(|s| !matches!(s, ConnState::Init | ConnState::Error));
-            let Some(paths) = nic.paths(conn).filter(|_| is_alive) else { continue };
-            let limits = Limits {
-                linked: self.linked & self.limits[index].linked,
-                denied: self.denied[index],
-                ..self.limits[index]
-            };
-            if let Some(what) = self.conduct[index].check(now_ps, paths, &limits) {
-                self.violate(now_ps, format!("connection {index} {what}"));
-            }
-        }
-    }
-
     /// Planes that connections were told to be down and not up again since, in words.
     pub fn planes_down(&self) -> Vec<String> {
         let is_there = |index: &usize| self.stages[*index].is_there() && self.fates[*index] == Fate::Lives;
         let down = (0..self.conns.len()).filter(|index| is_there(index) && self.down[*index] != 0);
         down.map(|index| format!("connection {index} does without planes {:#b}", self.down[index])).collect()
     }
+}
+
+/// Lets connections begin and end in these rows, which are of no use for a while then.
+fn use_up(card: &mut Card<GuardedMemory>, rows: &[u32]) -> Result<(), String> {
+    let now = card.time(0);
+    let nic = card.nic_mut();
+    for row in rows {
+        let id = Qpn::new(0x80_0000 | row);
+        let conn = nic.open_connection(now, ConnConfig::new(id, id)).map_err(|error| error.to_string())?;
+        nic.close_connection(now, conn);
+    }
+    while nic.poll_event().is_some() {}
+    Ok(())
 }
 
 /// What a connection has to keep to.

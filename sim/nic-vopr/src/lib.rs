@@ -29,6 +29,7 @@ pub mod memory;
 mod tags;
 
 // What has to hold.
+mod acts;
 mod check;
 
 pub mod run;

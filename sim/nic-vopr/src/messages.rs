@@ -4,12 +4,11 @@ use std::sync::Arc;
 
 use nic_model::mr::Mr;
 use nic_model::work::{CqeOp, Local, RecvWr, RemoteMemory, SendOp, SendWr, TagMatch};
-use nic_spec::desc::ACCESS_LOCAL_WRITE;
-use nic_spec::num::{Lkey, Pd, Rkey};
+use nic_spec::num::{Lkey, Rkey};
 
 use crate::faults::Faults;
 use crate::memory::Region;
-use crate::plan::{Act, Expected, Request};
+use crate::plan::{Expected, Request};
 use crate::traffic::{Direction, Draft, Side, Traffic, ACCESS_ALL, US};
 
 impl Traffic {
@@ -24,7 +23,7 @@ impl Traffic {
         self.plan.end_ps = self.plan.end_ps.max(direction.now_ps);
     }
 
-    fn len(&mut self) -> u64 {
+    pub(crate) fn len(&mut self) -> u64 {
         match self.draw.weighted(&[1, 2, 6]) {
             0 => 0,
             // Around the payload of one packet.
@@ -50,16 +49,16 @@ impl Traffic {
     }
 
     /// Where this region is in the space of a side's keys.
-    fn local(side: Side, region: Region) -> Local {
+    pub(crate) fn local(side: Side, region: Region) -> Local {
         Local { va: region.iova.wrapping_add(side.va_less_iova), lkey: Lkey::new(side.rkey.get()) }
     }
 
-    fn remote(side: Side, region: Region) -> RemoteMemory {
+    pub(crate) fn remote(side: Side, region: Region) -> RemoteMemory {
         RemoteMemory { va: region.iova.wrapping_add(side.va_less_iova), rkey: side.rkey }
     }
 
     /// Puts a message into its lane and its completion into its queue.
-    fn push(&mut self, d: &Direction, draft: Draft) -> SendWr {
+    pub(crate) fn push(&mut self, d: &Direction, draft: Draft) -> SendWr {
         let is_signaled = self.draw.percent(85) || d.is_all_signaled;
         let solicited = self.draw.percent(10);
         let plan = &mut self.plan.hosts[d.here.host];
@@ -100,13 +99,25 @@ impl Traffic {
     }
 
     /// The message fills this region of the far side.
-    fn fills(&mut self, d: &Direction, wr: &SendWr, region: Region) {
+    pub(crate) fn fills(&mut self, d: &Direction, wr: &SendWr, region: Region) {
         let target = Some((d.there.host, Self::range(region)));
         self.plan.hosts[d.here.host].expected[wr.wr_id as usize].target = target;
     }
 
     /// Puts the receive that a message takes into its lane, and its completion into its queue.
-    fn push_recv(&mut self, d: &Direction, wr: &SendWr, buffer: Region, content: (u64, Arc<[u8]>)) {
+    pub(crate) fn push_recv(&mut self, d: &Direction, wr: &SendWr, buffer: Region, content: (u64, Arc<[u8]>)) {
+        self.push_recv_at(d, wr, Self::local(d.there, buffer), buffer.len, content);
+    }
+
+    /// The same where the receive has another key.
+    pub(crate) fn push_recv_at(
+        &mut self,
+        d: &Direction,
+        wr: &SendWr,
+        local: Local,
+        len: u64,
+        content: (u64, Arc<[u8]>),
+    ) {
         let (op, imm, inv, tag) = match wr.op {
             SendOp::Send { imm, inv, tag } => (CqeOp::Recv, imm, inv, tag),
             SendOp::Write { imm, .. } => (CqeOp::RecvImm, imm, None, None),
@@ -135,19 +146,14 @@ impl Traffic {
             queue: d.recv_queue,
         });
         plan.queues[d.recv_queue].order.push(wr_id as usize);
-        let recv = RecvWr {
-            wr_id,
-            local: Self::local(d.there, buffer),
-            len: buffer.len as u32,
-            tag: tag.map(|bits| TagMatch { bits, ignore }),
-        };
+        let recv = RecvWr { wr_id, local, len: len as u32, tag: tag.map(|bits| TagMatch { bits, ignore }) };
         let lane = &mut plan.lanes[d.recv_lane].requests;
         let posted_ps = lane.back().map_or(0, |(at_ps, _)| *at_ps).max(posted_ps);
         lane.push_back((posted_ps, Request::Recv(recv)));
         self.plan.end_ps = self.plan.end_ps.max(posted_ps);
     }
 
-    fn source(&mut self, d: &Direction, len: u64) -> (Region, Arc<[u8]>) {
+    pub(crate) fn source(&mut self, d: &Direction, len: u64) -> (Region, Arc<[u8]>) {
         let region = self.add_region(d.here.host, len, 1, false);
         let bytes = self.image(d.here.host, region).into();
         (region, bytes)
@@ -169,6 +175,18 @@ impl Traffic {
             self.push_recv(d, &wr, buffer, (target.iova, bytes));
         }
         d.written.push(target);
+    }
+
+    /// A write of many times what a path's bitmap can tell.
+    pub(crate) fn add_long_write(&mut self, d: &mut Direction) {
+        let len = self.outside.between(400 << 10, 900 << 10);
+        let (source, bytes) = self.source(d, len);
+        let target = self.add_region(d.there.host, len, 1, true);
+        self.set_image(d, d.there, target, &bytes);
+        let op = SendOp::Write { remote: Self::remote(d.there, target), imm: None };
+        let local = Self::local(d.here, source);
+        let wr = self.push(d, Draft { op, local, len: len as u32, fence: false, content: None });
+        self.fills(d, &wr, target);
     }
 
     fn add_send(&mut self, d: &mut Direction, is_special: bool) {
@@ -288,68 +306,6 @@ impl Traffic {
         let op = SendOp::FetchAdd { remote: RemoteMemory { va, rkey }, add };
         let fence = self.draw.percent(10);
         self.push(d, Draft { op, local: Self::local(d.here, target), len: 8, fence, content: None });
-    }
-
-    /// A request that one of the checks has to refuse.
-    pub(crate) fn add_bad(&mut self, d: &mut Direction) {
-        let len = 1 + self.len();
-        let source = self.add_region(d.here.host, len, 1, false);
-        let target = self.add_region(d.there.host, len, 1, true);
-        let (mut local, mut remote) = (Self::local(d.here, source), Self::remote(d.there, target));
-        let mr = self.plan.hosts[d.there.host].mrs[(d.there.rkey.get() >> 8) as usize];
-        let special = |access, pd| Mr { key: !mr.key, pd, access, va: remote.va, len, iova: target.iova };
-        let read = self.draw.percent(50);
-        match self.draw.below(6) {
-            0 => remote.rkey = Rkey::new(d.there.rkey.get() ^ 1),
-            1 => remote.rkey = Rkey::new(d.there.rkey.get() | 0xff_ff00),
-            // The region ends with the connection's last byte, which comes later; 2^40 bytes do not.
-            2 => remote.va = remote.va.wrapping_add(1 << 40),
-            3 => remote.rkey = self.add_mr(d.there.host, special(ACCESS_ALL, Pd::new(mr.pd.get() ^ 1))),
-            4 => remote.rkey = self.add_mr(d.there.host, special(ACCESS_LOCAL_WRITE, mr.pd)),
-            _ => local.lkey = Lkey::new(local.lkey.get() ^ 1),
-        }
-        let op = if read { SendOp::Read { remote } } else { SendOp::Write { remote, imm: None } };
-        // A read needs a place that it may write.
-        if read {
-            let place = self.add_region(d.here.host, len, 1, true);
-            local.va = Self::local(d.here, place).va;
-        }
-        let wr = self.push(d, Draft { op, local, len: len as u32, fence: false, content: None });
-        self.plan.hosts[d.here.host].expected[wr.wr_id as usize].is_bad = true;
-    }
-
-    /// Requests under a key that the far side takes away at some moment; some may be done by then.
-    pub(crate) fn add_revoked(&mut self, d: &mut Direction, faults: &Faults) {
-        let (count, len) = (self.draw.between(1, 8), 1 + self.len());
-        let region = self.add_region(d.there.host, count * len, 1, true);
-        let pd = self.plan.hosts[d.there.host].mrs[(d.there.rkey.get() >> 8) as usize].pd;
-        let (key, va) = (self.draw.bits() as u8, self.draw.below(1 << 47));
-        let rkey =
-            self.add_mr(d.there.host, Mr { key, pd, access: ACCESS_ALL, va, len: region.len, iova: region.iova });
-        let from_ps = d.now_ps;
-        for part in 0..count {
-            let there = Region { iova: region.iova + part * len, len, ..region };
-            let remote = RemoteMemory { va: va + part * len, rkey };
-            d.now_ps += self.draw.below(faults.end_ps / 8);
-            let is_read = self.draw.percent(50);
-            let here = self.add_region(d.here.host, len, 1, is_read);
-            let local = Self::local(d.here, here);
-            if is_read {
-                let bytes: Arc<[u8]> = self.image(d.there.host, there).into();
-                self.set_image(d, d.here, here, &bytes);
-                let content = Some((here.iova, bytes));
-                self.push(d, Draft { op: SendOp::Read { remote }, local, len: len as u32, fence: false, content });
-            } else {
-                let bytes: Arc<[u8]> = self.image(d.here.host, here).into();
-                self.set_image(d, d.there, there, &bytes);
-                let op = SendOp::Write { remote, imm: None };
-                let wr = self.push(d, Draft { op, local, len: len as u32, fence: false, content: None });
-                self.fills(d, &wr, there);
-            }
-        }
-        let at_ps = from_ps + self.draw.below(2 * (d.now_ps - from_ps) + 20 * US);
-        self.plan.hosts[d.there.host].acts.push((at_ps, Act::Revoke { row: rkey.get() >> 8, region }));
-        self.plan.end_ps = self.plan.end_ps.max(at_ps).max(d.now_ps);
     }
 
     /// Tells the peer that this side has all it waits for; it is sent when that is so.

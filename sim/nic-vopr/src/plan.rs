@@ -13,7 +13,8 @@ use nic_model::config::NicConfig;
 use nic_model::conn_config::ConnConfig;
 use nic_model::mr::Mr;
 use nic_model::work::{CqeOp, RecvWr, SendWr};
-use nic_spec::num::Rkey;
+use nic_spec::desc::Status;
+use nic_spec::num::{Rkey, Rsn};
 
 use crate::memory::{GuardedMemory, Region};
 
@@ -91,6 +92,8 @@ pub enum Begin {
         given_up_after_ps: Option<u64>,
         /// Nobody grants it: the peer has no such service.
         is_refused: bool,
+        /// The peer's table of connections may be full: it is asked again later.
+        may_be_full: bool,
     },
     /// This side grants it.
     Grants {
@@ -122,6 +125,11 @@ pub struct ConnPlan {
     pub closes: bool,
     /// It does so when its last message is posted; the card has to see to it that it arrives.
     pub closes_early: bool,
+    /// What it may fail for.
+    pub reasons: &'static [Status],
+    /// Streams, and their first ordinals, in which the peer always knows which receives are posted at this side. None
+    /// where frames arrive damaged, which say anything.
+    pub bounded: Vec<(u16, Rsn)>,
 }
 
 /// What the administrator of a host does.
@@ -151,13 +159,23 @@ pub enum Act {
         /// Index of the connection.
         conn: usize,
     },
-    /// Takes the key of a memory region away: from then on nothing of it may be touched.
+    /// Closes a path for good.
+    Close {
+        /// Index of the connection.
+        conn: usize,
+        /// The path, if there is such a one.
+        path: u8,
+    },
+    /// Takes the key of a memory region away: from then on nothing of it may be touched. Not before every receive that
+    /// has its memory there is posted.
     Revoke {
-        /// Row of the table.
-        row: u32,
+        /// The key.
+        key: Rkey,
         /// The memory.
         region: Region,
     },
+    /// Registers a region that nobody uses and takes it away again.
+    Churn,
 }
 
 /// Whether a connection survives the run.
@@ -167,7 +185,7 @@ pub enum Fate {
     Lives,
     /// This side asks for something bad: with it the connection fails here, and every request completes, some in error.
     Fails,
-    /// The peer fails over something bad, or either side over a key that was taken away: every request completes, and
+    /// The peer fails over something bad, or either side over memory that was taken away: every request completes, and
     /// receives stay posted unless this side fails too.
     MayFail,
 }
@@ -198,6 +216,8 @@ pub struct HostPlan {
     pub open_ranges: Vec<Range<usize>>,
     /// Parts of which each byte may be as at the start: a message that was cut off went there.
     pub loose_ranges: Vec<Range<usize>>,
+    /// Rows of its table of connections that are of no use for a while: connections that have just ended.
+    pub used_rows: Vec<u32>,
     /// Its memory regions, row by row.
     pub mrs: Vec<Mr>,
     /// Its connections.
@@ -248,6 +268,10 @@ pub struct Plan {
     pub doomed_conns: u64,
     /// Connections that are ended by packets.
     pub ended_conns: u64,
+    /// Paths are closed.
+    pub has_closings: bool,
+    /// Both sides of each connection follow as many messages of a stream.
+    pub has_even_windows: bool,
     /// Payload bytes of all messages.
     pub bytes: u64,
     /// When the last request may be posted, picoseconds.

@@ -23,6 +23,8 @@ const PATIENCE_PS: u64 = 2_000 * MS;
 const PATIENCE_WITH_FAILURES_PS: u64 = 400_000 * MS;
 /// How long a plane that is well may be left unused.
 const PLANE_RETURN_PS: u64 = 300 * MS;
+/// How long nothing may happen before the end: far more than any timer of a connection that waits for something.
+const STANDSTILL_PS: u64 = 20_000 * MS;
 /// How long nothing more may happen after the end.
 const SILENCE_PS: u64 = 20 * MS;
 
@@ -202,8 +204,12 @@ fn play(fabric: &mut Fabric, scenario: &Scenario, hosts: u32) -> Vec<String> {
     let patience_ps = if scenario.plan.doomed_conns > 0 { PATIENCE_WITH_FAILURES_PS } else { PATIENCE_PS };
     let deadline_ps = calm_ps(scenario) + patience_ps;
     let mut slice_ps = 20 * US;
+    let mut moved = (0, 0);
     loop {
         fabric.advance(fabric.now_ps() + slice_ps);
+        if moved.0 != fabric.stats().sent {
+            moved = (fabric.stats().sent, fabric.now_ps());
+        }
         let host = |number| fabric.node::<Host>(NodeId(number)).expect("every host was attached");
         let violations: Vec<String> = (0..hosts).flat_map(|number| host(number).violations().to_vec()).collect();
         if !violations.is_empty() {
@@ -212,7 +218,8 @@ fn play(fabric: &mut Fabric, scenario: &Scenario, hosts: u32) -> Vec<String> {
         if (0..hosts).all(|number| host(number).is_done() && host(number).is_quiet()) {
             break;
         }
-        if fabric.now_ps() > deadline_ps {
+        let stands_still = fabric.now_ps() > calm_ps(scenario).max(moved.1) + STANDSTILL_PS;
+        if fabric.now_ps() > deadline_ps || stands_still {
             let missing = |number: u32| host(number).missing().into_iter().map(move |what| (number, what));
             let missing = (0..hosts).flat_map(missing).map(|(number, what)| format!("host {number}: {what}"));
             return std::iter::once("not done in time".to_string()).chain(missing).collect();

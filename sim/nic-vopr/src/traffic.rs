@@ -8,14 +8,16 @@ use nic_model::mr::Mr;
 use nic_model::transport::cc::Delay;
 use nic_model::work::{CqeOp, Local, SendOp};
 use nic_node::connect::{nic_config, Connector};
+use nic_spec::consts::SACK_BITS;
 use nic_spec::desc::{ACCESS_LOCAL_WRITE, ACCESS_REMOTE_ATOMIC, ACCESS_REMOTE_READ, ACCESS_REMOTE_WRITE};
 use nic_spec::num::{Msn, Pd, Pkey, Psn, Qpn, Rkey, Rsn};
 
+use crate::acts::Doom;
 use crate::draw::Draw;
 use crate::faults::Faults;
 use crate::memory::{GuardedMemory, Region, BASE};
 use crate::network::Network;
-use crate::plan::{Act, Begin, ConnPlan, Counter, Fate, HostPlan, Lane, Plan, Queue, Request};
+use crate::plan::{Begin, ConnPlan, Counter, Fate, HostPlan, Lane, Plan, Queue, Request};
 use crate::run::Cut;
 use crate::tuning::{draw_card, draw_transport};
 
@@ -24,6 +26,8 @@ pub(crate) const US: u64 = 1_000_000;
 pub(crate) const ACCESS_ALL: u8 = ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE | ACCESS_REMOTE_READ | ACCESS_REMOTE_ATOMIC;
 /// Purposes of a seed's streams of chance from here on are connections.
 const PURPOSE_CONNECTION: u64 = 16;
+/// And from here on what is done to them from outside.
+const PURPOSE_ACTS: u64 = 1 << 20;
 /// First row for connections that a side asks for; rows before it are agreed on or granted.
 const ASKED_ROW: u32 = 2048;
 
@@ -37,9 +41,13 @@ pub(crate) fn draw_plan(seed: u64, network: &Network, faults: &Faults, cut: &Cut
         if cut.has_connection(number) {
             // Each has its own stream of chance, so that it stays what it is when others are cut.
             traffic.draw = Draw::new(seed, PURPOSE_CONNECTION + number);
+            traffic.outside = Draw::new(seed, PURPOSE_ACTS + number);
             traffic.add_connections(number, is_incast, network, faults);
         }
     }
+    traffic.outside = Draw::new(seed, PURPOSE_ACTS - 1);
+    traffic.fill_tables();
+    traffic.add_churn(faults);
     traffic.plan.seal();
     let (plan, mut text) = (&traffic.plan, format!("{conn_count} connections"));
     let asked = plan.hosts.iter().flat_map(|host| &host.conns).filter(|conn| matches!(conn.begin, Begin::Asks { .. }));
@@ -51,6 +59,8 @@ pub(crate) fn draw_plan(seed: u64, network: &Network, faults: &Faults, cut: &Cut
 
 pub(crate) struct Traffic {
     pub(crate) draw: Draw,
+    /// For what is done to connections; what they carry does not depend on it.
+    pub(crate) outside: Draw,
     connector: Connector,
     pub(crate) plan: Plan,
     /// How likely each kind of message is in this run.
@@ -101,15 +111,6 @@ pub(crate) struct Draft {
     pub(crate) content: Option<(u64, Arc<[u8]>)>,
 }
 
-/// What goes wrong with a connection by somebody's doing: which side's requests, of which stream.
-#[derive(Clone, Copy)]
-enum Doom {
-    /// One of them is refused.
-    Bad(usize, usize),
-    /// The peer takes the key away that they use.
-    Revoked(usize, usize),
-}
-
 impl Traffic {
     fn new(mut draw: Draw, network: &Network, faults: &Faults, cut: &Cut) -> Traffic {
         let mut weights = [1; 8];
@@ -136,6 +137,7 @@ impl Traffic {
                 image: Vec::new(),
                 open_ranges: Vec::new(),
                 loose_ranges: Vec::new(),
+                used_rows: Vec::new(),
                 mrs: Vec::new(),
                 conns: Vec::new(),
                 fates: Vec::new(),
@@ -158,11 +160,14 @@ impl Traffic {
             counters: Vec::new(),
             doomed_conns: 0,
             ended_conns: 0,
+            has_closings: false,
+            has_even_windows: true,
             bytes: 0,
             end_ps: 0,
             text: String::new(),
         };
-        let mut traffic = Traffic { draw, connector, plan, weights, len_max, messages_max: cut.messages_max };
+        let outside = draw.clone();
+        let mut traffic = Traffic { draw, outside, connector, plan, weights, len_max, messages_max: cut.messages_max };
         for _ in 0..2 {
             traffic.add_counter();
         }
@@ -287,6 +292,10 @@ impl Traffic {
                 draw_agreement(draw, &mut configs)
             }
         };
+        let is_deep = transports.iter().any(|t| t.path_init_pkts == SACK_BITS) && self.outside.percent(50);
+        if is_deep {
+            deepen(&mut configs);
+        }
         let sides = hosts.map(|host| self.add_side(host as usize, pd));
         self.place_streams(&streams, in_band.is_some(), sides, &mut configs);
         let (side, stream) = (self.draw.below(2) as usize, self.draw.below(streams.len() as u64) as usize);
@@ -296,6 +305,8 @@ impl Traffic {
             _ => Some(Doom::Revoked(side, stream)),
         }
         .filter(|_| in_band.is_none_or(|in_band| !in_band.ends));
+        let is_spared = doom.is_some() || in_band.is_some_and(|in_band| in_band.ends);
+        let doom = doom.or_else(|| self.draw_loss_of_memory(side, stream).filter(|_| !is_spared));
         self.plan.doomed_conns += u64::from(doom.is_some());
         let ends = in_band.is_some_and(|in_band| in_band.ends);
         let mut farewells = Vec::new();
@@ -319,12 +330,11 @@ impl Traffic {
                     now_ps: 0,
                 };
                 self.add_messages(&mut direction, faults);
-                match doom {
-                    Some(Doom::Bad(side, at)) if (side, at) == (own, index) => self.add_bad(&mut direction),
-                    Some(Doom::Revoked(side, at)) if (side, at) == (own, index) => {
-                        self.add_revoked(&mut direction, faults);
-                    }
-                    _ => {}
+                if is_deep && index == 0 && self.messages_max > 1 {
+                    self.add_long_write(&mut direction);
+                }
+                if let Some(doom) = doom.filter(|doom| doom.is_of(own, index)) {
+                    self.add_doom(&mut direction, doom, faults);
                 }
                 if ends && index == 0 {
                     farewells.push(direction);
@@ -343,7 +353,16 @@ impl Traffic {
                 }
             }
         }
+        self.plan.has_even_windows &= transports[0].msgs_max == transports[1].msgs_max;
+        let is_known = |own: usize, at: usize| in_band.is_some() || configs[1 - own].streams[at].peer_limit.is_some();
+        let bounded = [0, 1].map(|own| {
+            let known = streams.iter().enumerate().filter(|(at, _)| !faults.has_damage && is_known(own, *at));
+            known.map(|(_, stream)| (stream.id, stream.first_rsn)).collect()
+        });
         self.finish_connection(sides, configs, in_band, doom, paths_max, faults);
+        for (side, bounded) in sides.into_iter().zip(bounded) {
+            self.plan.hosts[side.host].conns[side.conn].bounded = bounded;
+        }
     }
 
     /// Gives the streams to both sides, with completion queues.
@@ -383,16 +402,17 @@ impl Traffic {
             let plan = &mut self.plan.hosts[side.host];
             plan.fates.push(match doom {
                 None => Fate::Lives,
-                Some(Doom::Bad(culprit, _)) if culprit == own => Fate::Fails,
-                Some(_) => Fate::MayFail,
+                Some(doom) => doom.fate(own),
             });
+            let bounded = Vec::new();
+            let reasons = doom.map_or(&[][..], |doom| doom.reasons(own));
             let mr = &mut plan.mrs[(side.rkey.get() >> 8) as usize];
             mr.len = plan.memory.end() - mr.iova;
             let begin = match in_band {
                 None => Begin::Agreed,
                 Some(InBand { service, at_ps, after, id, given_up_after_ps, is_refused, .. }) if own == 0 => {
                     config.local_id = id;
-                    Begin::Asks { service, at_ps, after, given_up_after_ps, is_refused }
+                    Begin::Asks { service, at_ps, after, given_up_after_ps, is_refused, may_be_full: false }
                 }
                 Some(in_band) => {
                     let (is_given_up, is_deaf) = (in_band.may_not_be(), in_band.is_refused);
@@ -403,9 +423,22 @@ impl Traffic {
             let is_given_up = in_band.is_some_and(|in_band| in_band.may_not_be());
             let closes = ends && closers[own] && !is_given_up;
             let closes_early = self.draw.percent(40);
-            plan.conns.push(ConnPlan { config, begin, pmtu_log2, is_asked, ends, closes, closes_early });
+            plan.conns.push(ConnPlan {
+                config,
+                begin,
+                pmtu_log2,
+                is_asked,
+                ends,
+                closes,
+                closes_early,
+                reasons,
+                bounded,
+            });
             if doom.is_none() && self.draw.percent(12) {
                 self.add_acts(side, faults);
+            }
+            if doom.is_none() && !is_given_up {
+                self.add_closings(side, faults);
             }
         }
         self.plan.ended_conns += u64::from(in_band.is_some_and(|in_band| in_band.ends));
@@ -415,24 +448,6 @@ impl Traffic {
     fn asks(&self, side: Side) -> bool {
         let wants_answer = |op| matches!(op, CqeOp::Read | CqeOp::CompareSwap | CqeOp::FetchAdd);
         self.plan.hosts[side.host].expected.iter().any(|e| e.conn == side.conn && wants_answer(e.op))
-    }
-
-    /// What the administrator of a host does to a connection, and takes back later.
-    fn add_acts(&mut self, side: Side, faults: &Faults) {
-        let (conn, count) = (side.conn, self.draw.between(1, 4));
-        let is_pause = self.draw.percent(30);
-        for _ in 0..count {
-            let from_ps = self.draw.below(faults.end_ps);
-            let until_ps = from_ps + self.draw.magnitude(US, 2_000 * US);
-            let path = self.draw.below(12) as u8;
-            let acts = if is_pause {
-                [Act::Pause { conn }, Act::Resume { conn }]
-            } else {
-                [Act::Deny { conn, path }, Act::Permit { conn, path }]
-            };
-            self.plan.hosts[side.host].acts.extend([(from_ps, acts[0]), (until_ps, acts[1])]);
-            self.plan.end_ps = self.plan.end_ps.max(until_ps);
-        }
     }
 
     /// Receives of a stream that a side posts before anything happens, without those found by tag.
@@ -490,6 +505,15 @@ impl InBand {
     /// It may never be there, so nothing is asked of it.
     const fn may_not_be(&self) -> bool {
         self.given_up_after_ps.is_some() || self.is_refused
+    }
+}
+
+/// Few paths and small packets: a path holds all that its bitmap can tell.
+fn deepen(configs: &mut [ConnConfig; 2]) {
+    for config in configs {
+        config.tx_paths.truncate(2);
+        config.rx_paths.truncate(2);
+        config.pmtu_log2 = 10;
     }
 }
 
