@@ -1,6 +1,8 @@
 //! Short runs whose seeds are fixed, and what the judge makes of runs in which something is wrong.
 
-use nic_vopr::plan::{Fate, Queue};
+use nic_model::work::CqeOp;
+use nic_spec::desc::Status;
+use nic_vopr::plan::{Act, Begin, ConnPlan, Fate, HostPlan, Queue};
 use nic_vopr::{replay, run_scenario, run_seed, Cut, Scenario};
 
 /// Seeds that any change must pass. Each takes some tens of milliseconds.
@@ -150,4 +152,51 @@ fn a_failure_that_nobody_asked_for_is_found() {
     }
     let report = run_scenario(&scenario, 1, None).expect("nothing is written");
     assert!(report.violations.iter().any(|what| what.contains("ConnError")), "{:#?}", report.violations);
+}
+
+#[test]
+fn everything_that_is_done_from_outside_is_drawn() {
+    let mut drawn = [0; 7];
+    for scenario in (1..=150).map(Scenario::draw) {
+        for host in &scenario.plan.hosts {
+            for (_, act) in &host.acts {
+                match act {
+                    Act::Close { .. } => drawn[0] += 1,
+                    Act::Churn => drawn[1] += 1,
+                    Act::Revoke { .. } => drawn[2] += 1,
+                    _ => {}
+                }
+            }
+            drawn[3] += usize::from(!host.used_rows.is_empty());
+            for conn in &host.conns {
+                drawn[4] += usize::from(conn.reasons == [Status::LocProt]);
+                drawn[5] += usize::from(matches!(conn.begin, Begin::Asks { may_be_full: true, .. }));
+                drawn[6] += usize::from(!conn.bounded.is_empty());
+            }
+        }
+    }
+    assert!(drawn.iter().all(|count| *count >= 5), "{drawn:?}");
+}
+
+#[test]
+fn a_message_beyond_the_credit_is_found() {
+    let is_bounded = |conn: &ConnPlan| !conn.bounded.is_empty();
+    let takes_receives = |scenario: &Scenario| {
+        let of = |host: &HostPlan| {
+            host.expected.iter().any(|e| {
+                let conn = &host.conns[e.conn];
+                let is_ordinal = e.tag.is_none() && matches!(e.op, CqeOp::Recv | CqeOp::RecvImm);
+                is_ordinal && conn.bounded.iter().any(|(stream, _)| *stream == e.stream)
+            })
+        };
+        scenario.plan.doomed_conns == 0 && scenario.plan.hosts.iter().any(of)
+    };
+    let mut scenario = (1..).map(Scenario::draw).find(takes_receives).expect("one of all seeds");
+    // The judge is told that the first receive comes later than it does.
+    let conns = scenario.plan.hosts.iter_mut().flat_map(|host| &mut host.conns);
+    for (_, first) in conns.filter(|conn| is_bounded(conn)).flat_map(|conn| &mut conn.bounded) {
+        *first += 1;
+    }
+    let report = run_scenario(&scenario, 1, None).expect("nothing is written");
+    assert!(report.violations.iter().any(|what| what.contains("a message for receive")), "{:#?}", report.violations);
 }
