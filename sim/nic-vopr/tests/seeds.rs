@@ -157,7 +157,9 @@ fn a_failure_that_nobody_asked_for_is_found() {
 #[test]
 fn everything_that_is_done_from_outside_is_drawn() {
     let mut drawn = [0; 7];
-    for scenario in (1..=150).map(Scenario::draw) {
+    // Without messages, which take the time.
+    let cut = Cut { messages_max: 0, ..Cut::NONE };
+    for scenario in (1..=60).map(|seed| Scenario::draw_cut(seed, &cut)) {
         for host in &scenario.plan.hosts {
             for (_, act) in &host.acts {
                 match act {
@@ -175,7 +177,7 @@ fn everything_that_is_done_from_outside_is_drawn() {
             }
         }
     }
-    assert!(drawn.iter().all(|count| *count >= 5), "{drawn:?}");
+    assert!(drawn.iter().all(|count| *count >= 2), "{drawn:?}");
 }
 
 #[test]
