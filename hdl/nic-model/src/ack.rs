@@ -130,7 +130,7 @@ impl Connection {
                             is_end: label.eob(),
                             sent: label.tx_ts(),
                         };
-                        ack_now |= core.hints.on_data(now, self.hint_index, &packet);
+                        ack_now |= core.hints.on_data(now, self.hint_index as usize, &packet);
                     }
                     self.last_rx_path = Some(path);
                     let arrival = Arrival { trigger: trigger(now, port, label), len_bytes, ack_now };
@@ -226,7 +226,7 @@ impl Connection {
             row.ack_queued = false;
             row.acknowledged();
         }
-        let hint = core.has_hints.then(|| core.hints.tell(self.hint_index)).filter(|(_, mbps)| *mbps != 0);
+        let hint = core.has_hints.then(|| core.hints.tell(self.hint_index as usize)).filter(|(_, mbps)| *mbps != 0);
         let ack = Ack {
             ce: trigger.ce,
             dup: trigger.dup,
@@ -290,8 +290,13 @@ impl Connection {
             cc: &*self.cfg.cc,
             cfg,
         };
-        let acked = &mut self.acked;
-        let Ok(outcome) = path.on_ack(&info, &ctx, |desc| acked.push(desc)) else {
+        let (acked, mut first) = (&mut self.acked, None);
+        let outcome = path.on_ack(&info, &ctx, |desc, count| match first {
+            // One is nearly always all.
+            None => first = Some((desc, count)),
+            Some(_) => acked.push((desc, count)),
+        });
+        let Ok(outcome) = outcome else {
             self.acked.clear();
             core.counters.count(Counter::RxBadAck);
             return;
@@ -301,16 +306,9 @@ impl Connection {
             self.rtt.sample(now, sample_ps, cfg.min_rtt_period_ps);
         }
         let srtt_ps = self.rtt.srtt_ps().unwrap_or(cfg.rto_init_ps);
-        let srtt_ticks = (srtt_ps / cfg.tick_ps).min(u64::from(u32::MAX)) as u32;
-        if let Some(late) = outcome.late_ticks {
-            self.reorder.on_late(now, late, srtt_ticks, srtt_ps);
-        }
-        if outcome.was_spurious {
-            self.reorder.on_spurious(now, srtt_ticks, srtt_ps);
-        }
-        if self.reorder.ticks() > 0 || cfg.reorder_of_srtt_q8 > 0 {
-            self.reorder.decay(now, srtt_ps);
-            self.reorder.set_floor(srtt_ticks, cfg.reorder_of_srtt_q8);
+        let is_out_of_order = outcome.late_ticks.is_some() || outcome.was_spurious;
+        if is_out_of_order || self.reorder.ticks() > 0 || cfg.reorder_of_srtt_q8 > 0 {
+            self.reorder.on_ack(now, &outcome, srtt_ps, cfg);
         }
         core.losses.on_ack(now, outcome.acked_pkts, outcome.lost_pkts + outcome.single_pkts);
         if outcome.ce_pkts > 0 {
@@ -334,11 +332,12 @@ impl Connection {
             let first = self.ramp_pkts.max(self.begin_pkts(cfg.conn_ramp_pkts));
             self.ramp_pkts = first.saturating_add(if is_first_sample { 0 } else { 2 * outcome.acked_pkts });
         }
-        let mut acked = core::mem::take(&mut self.acked);
-        for desc in acked.drain(..) {
-            self.on_acked(core, &desc);
+        if let Some((desc, count)) = first {
+            self.on_acked(core, &desc, count);
         }
-        self.acked = acked;
+        if !self.acked.is_empty() {
+            self.on_others_acked(core);
+        }
         if let Some((reason, _)) = ack.nak {
             self.on_nak(core, now, index, ack.trig, reason);
         }
@@ -364,7 +363,17 @@ impl Connection {
         }
     }
 
+    #[inline(never)]
+    fn on_others_acked(&mut self, core: &mut Core) {
+        let mut acked = core::mem::take(&mut self.acked);
+        for (desc, count) in acked.drain(..) {
+            self.on_acked(core, &desc, count);
+        }
+        self.acked = acked;
+    }
+
     /// The receiver refused packet `trig` of path `index`.
+    #[inline(never)]
     fn on_nak(&mut self, core: &mut Core, now: Time, index: usize, trig: Psn, code: u8) {
         core.counters.count(Counter::RxNak);
         let Ok(reason) = NakReason::try_from(code) else {

@@ -341,7 +341,7 @@ impl Connection {
         if !was_error {
             self.clear(core, Status::WrFlush, None);
         }
-        core.hints.remove(self.hint_index);
+        core.hints.remove(self.hint_index as usize);
         let rest_ps = core.cfg.quarantine_ps.max(2 * self.rtt.srtt_ps().unwrap_or(0));
         let until = now.after_ps(rest_ps);
         self.handshake.step = Step::Quarantine(until);

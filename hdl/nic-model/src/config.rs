@@ -12,25 +12,25 @@ pub struct TransportConfig {
     pub tick_ps: u64,
     /// Largest window of a path, packets, ≤ 256.
     pub path_cap_pkts: u32,
-    /// Window of a path after its first acknowledgement, packets.
-    pub path_init_pkts: u32,
     /// Acknowledge after this many packets.
     pub ack_packets: u32,
     /// Acknowledge after this many bytes.
     pub ack_bytes: u32,
+    /// Incomplete messages of a stream, at most 64.
+    pub msgs_max: u32,
     /// Acknowledge after this long.
     pub ack_delay_ps: u64,
     /// Smallest tail-loss probe timeout.
     pub tlp_min_ps: u64,
     /// Least allowance of that timeout for the jitter of a round trip.
     pub tlp_slack_ps: u64,
-    /// How long a loss makes the card expect others.
-    pub loss_memory_ps: u64,
-    /// A limiting hint that expired while the connection was idle still holds for the first round trip of its next
-    /// burst, this long after at most; 0 = not at all. For senders that meet at one receiver again and again.
-    pub hint_cache_ps: u64,
-    /// After this long without a packet a path falls back to `path_init_pkts`.
-    pub idle_restart_ps: u64,
+    /// Packets of a connection in flight after the first acknowledgement, for each plane, more as they are acknowledged;
+    /// and of answers to reads from the start, because who reads knows how much it asked for.
+    pub conn_ramp_pkts: u32,
+    /// Reorder window at start, as a fraction of SRTT in 1/256; 0 for networks that keep each path in order.
+    pub reorder_of_srtt_q8: u32,
+    /// Window of a path after its first acknowledgement, packets.
+    pub path_init_pkts: u32,
     /// Tail-loss probes before the retransmission timeout.
     pub tlp_limit: u8,
     /// Send the newest unacknowledged packets once more when the connection has nothing else to do.
@@ -39,13 +39,6 @@ pub struct TransportConfig {
     pub tail_marker: bool,
     /// Open as many paths as rate and round trip ask for, within `paths_min` and `paths_max`.
     pub bootstrap: bool,
-    /// Incomplete messages of a stream, at most 64.
-    pub msgs_max: u32,
-    /// Packets of a connection in flight after the first acknowledgement, for each plane, more as they are acknowledged;
-    /// and of answers to reads from the start, because who reads knows how much it asked for.
-    pub conn_ramp_pkts: u32,
-    /// Reorder window at start, as a fraction of SRTT in 1/256; 0 for networks that keep each path in order.
-    pub reorder_of_srtt_q8: u32,
     /// Retransmission timeout before the first round-trip sample.
     pub rto_init_ps: u64,
     /// Smallest retransmission timeout.
@@ -54,18 +47,25 @@ pub struct TransportConfig {
     pub rto_max_ps: u64,
     /// How long a round-trip minimum is remembered.
     pub min_rtt_period_ps: u64,
+    /// Packets by a route before it is judged by its marks.
+    pub reroute_pkts: u32,
     /// Packets over which the following fraction is taken at least.
     pub heavy_loss_pkts: u32,
     /// A window's loss above this fraction (1/256) is congestion.
     pub heavy_loss_q8: u32,
+    /// Part of them that is marked on a crowded route, 1/256.
+    pub reroute_marks_q8: u32,
+    /// How long a loss makes the card expect others.
+    pub loss_memory_ps: u64,
+    /// A limiting hint that expired while the connection was idle still holds for the first round trip of its next
+    /// burst, this long after at most; 0 = not at all. For senders that meet at one receiver again and again.
+    pub hint_cache_ps: u64,
+    /// After this long without a packet a path falls back to `path_init_pkts`.
+    pub idle_restart_ps: u64,
     /// Timeouts in a row on one path before it is given up.
     pub retry_limit: u8,
     /// Re-aims on one plane before another plane is tried.
     pub reaims_per_plane: u8,
-    /// Packets by a route before it is judged by its marks.
-    pub reroute_pkts: u32,
-    /// Part of them that is marked on a crowded route, 1/256.
-    pub reroute_marks_q8: u32,
     /// Interval of probes on a dead path.
     pub probe_interval_ps: u64,
     /// Silence of a peer that is waited for after which it is probed, at least.
@@ -94,8 +94,10 @@ pub struct TransportConfig {
     pub rq_depth: u32,
 }
 
-const _: () =
-    assert!(core::mem::offset_of!(TransportConfig, heavy_loss_q8) < 128, "what packets need is two cache lines");
+const _: () = {
+    assert!(core::mem::offset_of!(TransportConfig, rto_init_ps) == 64, "what data packets need is one cache line");
+    assert!(core::mem::offset_of!(TransportConfig, loss_memory_ps) < 128, "what acknowledgements need is another one");
+};
 
 impl Default for TransportConfig {
     fn default() -> Self {

@@ -29,7 +29,7 @@ use crate::work::{ConnId, Cqe, CqeOp, Event};
 use alloc::vec::Vec;
 use nic_spec::csr::stats::Counter;
 use nic_spec::desc::Status;
-use nic_spec::num::{Psn, Rkey};
+use nic_spec::num::{Pd, Pkey, Psn, Qpn, Rkey};
 use nic_spec::wire::{Opcode, ECN_ECT0};
 
 /// State of a connection, as verbs name it.
@@ -48,6 +48,23 @@ pub enum ConnState {
     Error,
 }
 
+/// Numbers of a connection that every packet is compared with, beside what else every packet touches.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct Own {
+    /// Its id on this side.
+    pub id: Qpn,
+    pub pd: Pd,
+    pub pkey: Pkey,
+    pmtu_log2: u8,
+}
+
+impl Own {
+    fn of(cfg: &ConnConfig) -> Self {
+        Self { id: cfg.local_id, pd: cfg.pd, pkey: cfg.pkey, pmtu_log2: cfg.pmtu_log2 }
+    }
+}
+
 /// A connection. In memory, what every packet touches comes first, since the working set of many connections is what
 /// limits the model's speed.
 #[derive(Debug)]
@@ -63,37 +80,39 @@ pub(crate) struct Connection {
     /// The path of the peer heard last.
     pub last_rx_path: Option<u8>,
     pub index: u32,
-    /// Cap of the window: twice the bandwidth-delay product.
-    pub window_max_pkts: u32,
     /// Its number in the hint engine.
-    pub hint_index: usize,
+    pub hint_index: u32,
+    /// Of `cfg`, what every packet needs.
+    own: Own,
     /// When a packet of the peer last came.
     pub heard_at: Time,
-    pub reorder: ReorderTolerance,
     pub rx_paths: Vec<RxPath>,
-    /// Two for each plane: of data packets, of control packets.
-    templates: Vec<[Template; 2]>,
-    pub requester: Requester,
-    pub responder: Responder,
-    pub pacer: Pacer,
     /// Round trip over all paths.
     pub rtt: Rtt,
+    /// Two for each plane: of data packets, of control packets.
+    templates: Vec<[Template; 2]>,
+    pub pacer: Pacer,
+    /// Cap of the window: twice the bandwidth-delay product.
+    pub window_max_pkts: u32,
+    /// Packets that may be in flight while the connection begins; grows with every acknowledgement.
+    pub ramp_pkts: u32,
+    pub responder: Responder,
+    pub requester: Requester,
     pub paths: PathSet,
+    pub reorder: ReorderTolerance,
     pub cfg: ConnConfig,
     /// When a mark was last reported; none since an acknowledgement without one, a round trip or more later.
     pub last_ce: Option<Time>,
     /// Round trip for which the window's cap was computed, ps.
     pub window_for_ps: u64,
-    /// Packets that may be in flight while the connection begins; grows with every acknowledgement.
-    pub ramp_pkts: u32,
     /// Room for a read that the card granted.
     pub read_grant: Option<u64>,
     /// It stands in the card's queue for such room.
     pub waits_for_room: bool,
     /// Retransmissions wait for the token bucket.
     pub is_rtx_held: bool,
-    /// Descriptors just acknowledged; kept for its memory.
-    pub acked: Vec<Desc>,
+    /// Descriptors just acknowledged, and of how many packets each; kept for its memory.
+    pub acked: Vec<(Desc, u32)>,
     /// Source ports that worked lately, by plane.
     pub good_ports: Vec<GoodPorts>,
     pub pace_armed: Time,
@@ -121,6 +140,11 @@ pub(crate) struct Connection {
     pub watch: Watch,
 }
 
+const _: () = {
+    assert!(core::mem::offset_of!(Connection, rtt) == 64, "whose packet it is and where its path stands");
+    assert!(core::mem::offset_of!(Connection, pacer) == 128, "how it is paced and whether there are answers");
+};
+
 impl Connection {
     pub fn new(index: u32, cfg: ConnConfig, core: &mut Core, now: Time) -> Self {
         let mut paths = PathSet::new(core.cfg.planes.iter().map(|p| p.rate_mbps));
@@ -130,6 +154,7 @@ impl Connection {
         let rx_paths = cfg.rx_paths.iter().map(|p| RxPath::new(p.first, p.sport)).collect();
         let hint_index = core.hints.add(cfg.hint_weight, index);
         Self {
+            own: Own::of(&cfg),
             index,
             state: ConnState::Rts,
             paths,
@@ -141,7 +166,7 @@ impl Connection {
             reorder: ReorderTolerance::default(),
             window_max_pkts: cfg.transport.conn_window_min_pkts,
             window_for_ps: 0,
-            hint_index,
+            hint_index: hint_index as u32,
             heard_at: now,
             in_ready: 0,
             in_idle: 0,
@@ -172,9 +197,16 @@ impl Connection {
         }
     }
 
+    /// Numbers that every packet is compared with.
+    #[inline(always)]
+    pub const fn own(&self) -> &Own {
+        &self.own
+    }
+
     /// Largest payload of a packet, bytes.
+    #[inline(always)]
     pub fn pmtu_bytes(&self) -> u32 {
-        1 << self.cfg.pmtu_log2
+        1 << self.own.pmtu_log2
     }
 
     /// The tunables.
@@ -384,6 +416,7 @@ impl Connection {
         self.home = cfg.tx_paths.iter().map(|p| p.plane).collect();
         self.planes = ConnPlanes::new(core.cfg.planes.len().min(cfg.addresses.len().max(1)));
         self.requester = Requester::new(&cfg);
+        self.own = Own::of(&cfg);
         self.cfg = cfg;
     }
 }

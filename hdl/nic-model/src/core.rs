@@ -27,6 +27,8 @@ pub(crate) struct Core {
     pub row_mask: u32,
     /// Inbound bandwidth is allotted.
     pub has_hints: bool,
+    /// A connection may wait for room for a read.
+    pub are_reads_awaited: bool,
     pub emit: EmitConfig,
     pub timers: Timers,
     pub mrs: MrTable,
@@ -62,6 +64,7 @@ impl Core {
             planes,
             row_mask: cfg.conns_max - 1,
             has_hints: cfg.hints,
+            are_reads_awaited: false,
             emit,
             timers: Timers::default(),
             mrs: MrTable::default(),

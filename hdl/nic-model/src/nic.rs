@@ -287,7 +287,7 @@ impl Nic {
         if self.core.hints.has_news() {
             self.tell_news();
         }
-        if self.core.reads.is_awaited() {
+        if self.core.are_reads_awaited {
             self.grant_reads(now);
         }
     }
@@ -309,6 +309,7 @@ impl Nic {
                 c.on_read_grant(&mut self.core, grant);
             }
         }
+        self.core.are_reads_awaited = self.core.reads.is_awaited();
         if let Some(at) = self.core.reads.deadline() {
             let Core { reads, timers, .. } = &mut self.core;
             timers.arm(&mut reads.armed, at, TimerKey::Reads);
@@ -343,8 +344,8 @@ impl Nic {
         let core = &mut self.core;
         let row = dest.get() & core.row_mask;
         let refused = match find(&mut self.conns, row) {
-            Some(c) if c.cfg.local_id == dest => {
-                if c.cfg.pkey != pkey {
+            Some(c) if c.own().id == dest => {
+                if c.own().pkey != pkey {
                     Counter::RxBadPkey
                 } else if matches!(c.state, ConnState::Error | ConnState::Init) {
                     Counter::RxConnError

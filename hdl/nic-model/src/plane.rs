@@ -39,12 +39,14 @@ pub(crate) struct PlaneQueue {
     pub link_up: bool,
     /// Entries of all queues.
     waiting: u32,
-    /// What the port accepts.
-    pub filter: PortFilter,
+    /// Those of `control` and `rtx`.
+    urgent: u32,
     ready: Queue<u32>,
     control: Queue<Control>,
     rtx: Queue<(u32, u8)>,
     idle: Queue<u32>,
+    /// What the port accepts.
+    pub filter: PortFilter,
 }
 
 impl PlaneQueue {
@@ -53,6 +55,7 @@ impl PlaneQueue {
         Self {
             link_up: true,
             waiting: 0,
+            urgent: 0,
             filter,
             ready: Queue::new(),
             control: Queue::new(),
@@ -64,12 +67,13 @@ impl PlaneQueue {
 
 /// Makes the two ends of a queue.
 macro_rules! queue {
-    ($($(#[$doc:meta])+ $queue:ident: $item:ty, $push:ident, $pop:ident;)+) => {
+    ($($(#[$doc:meta])+ $queue:ident: $item:ty, $push:ident, $pop:ident, $urgent:literal;)+) => {
         impl PlaneQueue {$(
             $(#[$doc])+
             #[inline]
             pub fn $push(&mut self, item: $item) {
                 self.waiting += 1;
+                self.urgent += $urgent;
                 self.$queue.push_back(item);
             }
 
@@ -78,6 +82,7 @@ macro_rules! queue {
             pub fn $pop(&mut self) -> Option<$item> {
                 let item = self.$queue.pop_front();
                 self.waiting -= u32::from(item.is_some());
+                self.urgent -= $urgent * u32::from(item.is_some());
                 item
             }
         )+}
@@ -86,13 +91,13 @@ macro_rules! queue {
 
 queue! {
     /// Queues a control packet.
-    control: Control, push_control, pop_control;
+    control: Control, push_control, pop_control, 1;
     /// Queues a path with retransmissions.
-    rtx: (u32, u8), push_rtx, pop_rtx;
+    rtx: (u32, u8), push_rtx, pop_rtx, 1;
     /// Queues a connection that may have a new packet.
-    ready: u32, push_ready, pop_ready;
+    ready: u32, push_ready, pop_ready, 0;
     /// Queues a connection that has nothing new and may send copies.
-    idle: u32, push_idle, pop_idle;
+    idle: u32, push_idle, pop_idle, 0;
 }
 
 impl PlaneQueue {
@@ -114,16 +119,17 @@ impl PlaneQueue {
     /// Takes the oldest control packet if it is an acknowledgement: connection, path.
     #[inline]
     pub fn pop_ack(&mut self) -> Option<(u32, u8)> {
-        let ack = self.next_ack()?;
+        let ack = if self.urgent > 0 { self.next_ack()? } else { return None };
         self.control.drop_front();
         self.waiting -= 1;
+        self.urgent -= 1;
         Some(ack)
     }
 
     /// True when a control packet or a retransmission waits.
     #[inline]
     pub const fn has_urgent(&self) -> bool {
-        !self.control.is_empty() || !self.rtx.is_empty()
+        self.urgent > 0
     }
 
     /// The only connection that may have a new packet, if it is one.
@@ -151,7 +157,8 @@ impl PlaneQueue {
     /// Takes what cannot leave by this port while its link is down: control packets and retransmissions.
     pub fn take_urgent(&mut self) -> (Vec<Control>, Vec<(u32, u8)>) {
         let (control, rtx): (Vec<_>, Vec<_>) = (self.control.drain().collect(), self.rtx.drain().collect());
-        self.waiting -= (control.len() + rtx.len()) as u32;
+        self.waiting -= self.urgent;
+        self.urgent = 0;
         (control, rtx)
     }
 }

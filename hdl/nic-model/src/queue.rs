@@ -6,6 +6,7 @@ use alloc::collections::VecDeque;
 
 /// First in, first out.
 #[derive(Clone, Debug)]
+#[repr(C)]
 pub(crate) struct Queue<T> {
     first: Option<T>,
     /// What follows the first; empty when there is none.

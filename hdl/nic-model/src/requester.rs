@@ -31,7 +31,7 @@ use nic_spec::wire::{AtomicOp, NakReason};
 
 /// One message under way.
 #[derive(Clone, Copy, Debug)]
-#[repr(C)]
+#[repr(C, align(64))]
 pub(crate) struct TxMessage {
     /// First byte not sent yet.
     next: u32,
@@ -71,6 +71,7 @@ pub(crate) struct TxStream {
     in_ring: bool,
     /// It waits for credit.
     wants_credit: bool,
+    id: u16,
     /// The receiver refused for now; nothing is sent before this.
     held_until: Time,
     queue: VecDeque<SendWr>,
@@ -87,7 +88,7 @@ pub(crate) struct TxStream {
 
 /// The requester of a connection.
 #[derive(Debug)]
-#[repr(C)]
+#[repr(C, align(64))]
 pub(crate) struct Requester {
     ring: Queue<u16>,
     pub streams: Vec<TxStream>,
@@ -157,6 +158,7 @@ enum Wait {
 impl Requester {
     pub fn new(cfg: &ConnConfig) -> Self {
         let stream = |s: &StreamConfig| TxStream {
+            id: s.id,
             cfg: *s,
             queue: VecDeque::new(),
             next_mseq: s.first_msn,
@@ -362,7 +364,7 @@ impl Connection {
     #[inline]
     pub fn next_desc(&mut self, core: &mut Core, now: Time) -> Option<Desc> {
         if self.responder.has_answers() && self.responder.is_turn_of_answers(!self.requester.ring.is_empty()) {
-            if let Some(desc) = self.responder.next_answer(1 << self.cfg.pmtu_log2) {
+            if let Some(desc) = self.responder.next_answer(self.pmtu_bytes()) {
                 return Some(desc);
             }
         }
@@ -406,7 +408,7 @@ impl Connection {
                 }
             }
         }
-        self.responder.next_answer(1 << self.cfg.pmtu_log2)
+        self.responder.next_answer(self.pmtu_bytes())
     }
 
     fn next_of_stream(&mut self, core: &mut Core, now: Time, stream: usize) -> Result<Desc, Wait> {
@@ -422,7 +424,7 @@ impl Connection {
     /// The next packet of the message that is being sent, if there is one and the stream is not held.
     #[inline]
     fn next_of_message(&mut self, now: Time, stream: usize) -> Option<Desc> {
-        let pmtu = 1 << self.cfg.pmtu_log2;
+        let pmtu = self.pmtu_bytes();
         let s = &mut self.requester.streams[stream];
         let slot = s.current.filter(|_| s.held_until <= now)?;
         let m = self.requester.messages.get_mut(slot)?;
@@ -478,6 +480,7 @@ impl Connection {
                 if m.room.is_none() {
                     if !core::mem::replace(&mut self.waits_for_room, true) {
                         core.reads.wait(self.index, bytes);
+                        core.are_reads_awaited = true;
                     }
                     r.wait_for_request.push(stream as u16);
                     return Err(Wait::Blocked);
@@ -518,7 +521,7 @@ impl Connection {
         let SendOp::Write { remote, imm: None } = m.wr.op else { return None };
         let offset = u64::from(desc.offset);
         let is_last = desc.offset + u32::from(desc.len) == m.wr.len;
-        let stream = self.requester.streams[usize::from(m.stream)].cfg.id;
+        let stream = self.requester.streams[usize::from(m.stream)].id;
         let remote = Remote { va: remote.va.wrapping_add(offset), rkey: remote.rkey, dma_len: m.wr.len };
         let part = WritePart::new(m.mseq, m.rsn, desc.offset == 0, is_last, m.wr.solicited, m.wr.fence, remote);
         Some((part, Place { stream, is_last, iova: Some(m.iova.wrapping_add(offset)), losses: m.losses }))
@@ -531,7 +534,7 @@ impl Connection {
             return self.responder.describe(desc);
         }
         let m = self.requester.messages.get(desc.slot)?;
-        let stream = self.requester.streams[usize::from(m.stream)].cfg.id;
+        let stream = self.requester.streams[usize::from(m.stream)].id;
         let has_payload = matches!(m.wr.op, SendOp::Write { .. } | SendOp::Send { .. });
         let last = !has_payload || desc.offset + u32::from(desc.len) == m.wr.len;
         let mut message = m.header(desc.offset == 0, last);
@@ -574,14 +577,15 @@ impl Connection {
         (desc.kind == DescKind::Message).then(|| self.requester.hold(desc.slot, until))?
     }
 
-    /// A packet of this side was acknowledged for the first time.
-    pub fn on_acked(&mut self, core: &mut Core, desc: &Desc) {
+    /// So many packets of this side that belong to one message or answer were acknowledged for the first time.
+    #[inline]
+    pub fn on_acked(&mut self, core: &mut Core, desc: &Desc, count: u32) {
         if desc.kind != DescKind::Message {
-            self.responder.on_acked(desc);
+            (0..count).for_each(|_| self.responder.on_acked(desc));
             return;
         }
         let Some(m) = self.requester.messages.get_mut(desc.slot) else { return };
-        m.unacked_pkts -= 1;
+        m.unacked_pkts -= count;
         m.rnr_count = 0;
         if m.is_all_sent && m.unacked_pkts == 0 {
             if m.is_retired {
@@ -594,6 +598,7 @@ impl Connection {
     }
 
     /// A message is done: it and those that waited for it complete.
+    #[inline(never)]
     fn finish_message(&mut self, core: &mut Core, slot: u32) {
         let Some(m) = self.requester.messages.get_mut(slot) else { return };
         m.is_done = true;

@@ -121,10 +121,10 @@ enum Answer {
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Responder {
-    queue: Queue<u32>,
     was_answer: bool,
     /// Receives were ever posted in a stream.
     has_credit: bool,
+    queue: Queue<u32>,
     streams: Vec<RxStream>,
     ids: StreamIndex,
     next_credit: usize,
@@ -243,6 +243,7 @@ impl Responder {
     }
 
     /// A stream sent a packet.
+    #[inline]
     pub fn streams_had_turn(&mut self) {
         self.was_answer = false;
     }
@@ -468,7 +469,7 @@ impl Connection {
         if len == 0 {
             return Ok(0);
         }
-        core.mrs.resolve(rkey, self.cfg.pd, access, va, len.into())
+        core.mrs.resolve(rkey, self.own().pd, access, va, len.into())
     }
 
     #[allow(clippy::too_many_arguments)]

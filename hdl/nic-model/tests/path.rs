@@ -86,7 +86,7 @@ impl Bench {
             cc: &self.cc,
             cfg: &self.cfg,
         };
-        self.path.on_ack(info, &ctx, |_| ()).expect("what it acknowledges was sent")
+        self.path.on_ack(info, &ctx, |_, _| ()).expect("what it acknowledges was sent")
     }
 
     /// Acknowledges up to una + `cum`, and bits beyond, with a trigger that was sent `age_ps` ago.

@@ -241,8 +241,16 @@ impl TxPath {
     }
 
     /// True while other paths should be preferred.
+    #[inline]
     pub fn is_skipped(&self, now: Time) -> bool {
-        self.state == PathState::Skip && now < self.skip_until
+        self.state == PathState::Skip && self.has_skip_left(now)
+    }
+
+    // Apart, so that the cache line is not touched for nothing.
+    #[cold]
+    #[inline(never)]
+    fn has_skip_left(&self, now: Time) -> bool {
+        now < self.skip_until
     }
 
     /// Re-aims since the last acknowledgement.
@@ -409,27 +417,30 @@ impl TxPath {
         self.base = now;
     }
 
-    /// Takes an acknowledgement. `acked` is called for each packet acknowledged for the first time, with a descriptor
-    /// of which only slot and pool are meant.
+    /// Takes an acknowledgement. `acked` is called for packets acknowledged for the first time, with a descriptor of which
+    /// only slot and pool are meant, and how many packets have it.
+    #[inline]
     pub fn on_ack(
         &mut self,
         ack: &AckInfo,
         ctx: &AckContext<'_>,
-        mut acked: impl FnMut(Desc),
+        mut acked: impl FnMut(Desc, u32),
     ) -> Result<AckOutcome, AckError> {
         let AckContext { now, cfg, .. } = *ctx;
         let cwnd_used = 2 * self.window.in_flight_pkts() >= self.cc.cwnd_pkts();
         let run = if self.parked_pkts == 0 { self.window.acknowledge_run(ack.cum, &ack.sack) } else { None };
         let acked_pkts = match run {
             Some((count, desc)) => {
-                (0..count).for_each(|_| acked(desc));
+                if count > 0 {
+                    acked(desc, count);
+                }
                 count
             }
             None => {
                 let parked_pkts = &mut self.parked_pkts;
                 self.window.acknowledge(ack.cum, &ack.sack, |_, e| {
                     *parked_pkts -= u32::from(e.marks.has(Mark::Parked));
-                    acked(e.desc);
+                    acked(e.desc, 1);
                 })?
             }
         };
@@ -451,7 +462,10 @@ impl TxPath {
             }
             return Ok(outcome);
         }
-        outcome.late_ticks = self.lateness(ack);
+        if !(ack.trig == ack.cum && ack.sack.is_empty()) {
+            // Else nothing that was sent later is there yet.
+            outcome.late_ticks = self.lateness(ack);
+        }
         let mut rtt_ps = self.rtt.srtt_ps().or(ctx.conn_srtt_ps).unwrap_or(cfg.rto_init_ps);
         if let Some(hold_ps) = ack.hold_ps {
             let age_ps = u64::from(now.ticks(cfg.tick_ps).since(ack.ts_echo)) * cfg.tick_ps;
@@ -505,6 +519,7 @@ impl TxPath {
 
     /// How long the trigger came after a packet of this path that was sent later, if both were sent once and by the
     /// present route.
+    #[inline(never)]
     fn lateness(&self, ack: &AckInfo) -> Option<u32> {
         if ack.dup || ack.rtxe || !ack.is_data {
             return None;

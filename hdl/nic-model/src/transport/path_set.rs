@@ -37,6 +37,7 @@ impl TxPath {
 /// The [`load`](TxPath::load) of each path, in rows as wide as a few vector registers. The first row stands where the
 /// set does, since most connections need no other; what is behind the last path is closed.
 #[derive(Clone, Debug)]
+#[repr(C)]
 struct Loads {
     first: [i16; ROW],
     more: Vec<[i16; ROW]>,
@@ -149,7 +150,7 @@ pub enum Choice {
 
 /// The paths.
 #[derive(Clone, Debug)]
-#[repr(C)]
+#[repr(C, align(64))]
 pub struct PathSet {
     in_flight_pkts: u32,
     cwnd_pkts: u32,
@@ -158,10 +159,10 @@ pub struct PathSet {
     plane_count: u16,
     /// Where the rotation stands, 0..=256.
     next: u16,
-    loads: Loads,
     slots: Vec<Slot>,
     /// Of each path: its plane.
     planes: Vec<u8>,
+    loads: Loads,
     turns: [Turn; PLANES_MAX],
 }
 

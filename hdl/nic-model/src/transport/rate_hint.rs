@@ -91,12 +91,16 @@ impl Claim {
 pub struct HintEngine {
     window_start: Time,
     claims: Vec<Claim>,
-    line_mbps: u64,
-    rules: HintRules,
-    eta_q8: u32,
     window_bytes: u64,
     window_pkts: u32,
     window_marks: u32,
+    /// Length of a window, ps.
+    window_ps: u64,
+    /// Connections may wait in `news`.
+    has_news: bool,
+    eta_q8: u32,
+    line_mbps: u64,
+    rules: HintRules,
     /// Indices of the connections that send.
     active: Vec<u32>,
     weight_sum: u64,
@@ -112,6 +116,8 @@ impl HintEngine {
         Self {
             line_mbps,
             rules: HintRules { window_ps: rules.window_ps.max(1), ..rules },
+            window_ps: rules.window_ps.max(1),
+            has_news: false,
             eta_q8: rules.eta_q8,
             window_start: Time::ZERO,
             window_bytes: 0,
@@ -195,7 +201,7 @@ impl HintEngine {
     pub fn on_data(&mut self, now: Time, index: usize, packet: &Inbound) -> bool {
         let Some(claim) = self.claims.get_mut(index) else { return false };
         let is_midst = claim.is_active && claim.ended.is_none() && !packet.is_end;
-        if !is_midst || now.since_ps(self.window_start) >= self.rules.window_ps {
+        if !is_midst || now.since_ps(self.window_start) >= self.window_ps {
             return self.on_turn(now, index, packet);
         }
         self.window_bytes += u64::from(packet.wire_bytes);
@@ -341,14 +347,15 @@ impl HintEngine {
             if u64::from(claim.hint_mbps) * 2 < u64::from(claim.told_mbps) && !claim.is_news {
                 claim.is_news = true;
                 self.news.push_back(*i);
+                self.has_news = true;
             }
         }
     }
 
     /// True when [`next_news`](Self::next_news) may have one.
     #[inline]
-    pub fn has_news(&self) -> bool {
-        !self.news.is_empty()
+    pub const fn has_news(&self) -> bool {
+        self.has_news
     }
 
     /// Row of a connection that must be told soon because its share halved, by an acknowledgement made for that.
@@ -359,6 +366,7 @@ impl HintEngine {
                 return Some(claim.conn);
             }
         }
+        self.has_news = false;
         None
     }
 

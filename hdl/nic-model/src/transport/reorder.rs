@@ -5,6 +5,8 @@
 //! tolerance follows the largest lateness seen, rises further when the receiver reports as a duplicate what only a gap
 //! had made the sender repeat, never exceeds one round trip, and falls slowly when nothing is late.
 
+use super::path::AckOutcome;
+use crate::config::TransportConfig;
 use crate::time::Time;
 
 /// Tolerance of one connection, ticks of the wire's clock.
@@ -28,6 +30,22 @@ impl ReorderTolerance {
     pub fn set_floor(&mut self, srtt_ticks: u32, floor_q8: u32) {
         self.floor_ticks = ((u64::from(srtt_ticks) * u64::from(floor_q8)) >> 8) as u32;
         self.ticks = self.ticks.max(self.floor_ticks);
+    }
+
+    /// Learns from an acknowledgement; `srtt_ps` is the connection's round trip.
+    #[inline(never)]
+    pub fn on_ack(&mut self, now: Time, ack: &AckOutcome, srtt_ps: u64, cfg: &TransportConfig) {
+        let srtt_ticks = (srtt_ps / cfg.tick_ps).min(u64::from(u32::MAX)) as u32;
+        if let Some(late) = ack.late_ticks {
+            self.on_late(now, late, srtt_ticks, srtt_ps);
+        }
+        if ack.was_spurious {
+            self.on_spurious(now, srtt_ticks, srtt_ps);
+        }
+        if self.ticks > 0 || cfg.reorder_of_srtt_q8 > 0 {
+            self.decay(now, srtt_ps);
+            self.set_floor(srtt_ticks, cfg.reorder_of_srtt_q8);
+        }
     }
 
     /// A packet arrived `late_ticks` after one that was sent later on the same path.
