@@ -4,7 +4,7 @@ use crate::connection::{Connection, TrafficClass};
 use crate::core::Core;
 use crate::memory::HostMemory;
 use crate::plane::Control;
-use crate::responder::Refusal;
+use crate::responder::{Refusal, WriteRequest};
 use crate::send::OVERHEAD_BYTES;
 use crate::time::{Time, NS_PS};
 use crate::timer::TimerKey;
@@ -53,11 +53,10 @@ trait Request {
     fn carry_out(self, c: &mut Connection, core: &mut Core, mem: &mut dyn HostMemory) -> Result<(), Refusal>;
 }
 
-/// A part of a WRITE of the stream with this id.
-impl Request for (u16, &WritePart, &Payload) {
+impl Request for WriteRequest<'_> {
     #[inline(always)]
     fn carry_out(self, c: &mut Connection, core: &mut Core, mem: &mut dyn HostMemory) -> Result<(), Refusal> {
-        c.on_write_part(core, self.0, self.1, self.2, mem)
+        c.on_write_part(core, self, mem)
     }
 }
 
@@ -82,7 +81,9 @@ impl Connection {
         payload: &Payload,
         mem: &mut dyn HostMemory,
     ) {
-        self.on_data(core, now, port, label, payload.len_bytes(), part.last(), (label.stream(), part, payload), mem);
+        let len_bytes = payload.len_bytes();
+        let request = WriteRequest { stream: label.stream(), part, payload, len_bytes };
+        self.on_data(core, now, port, label, len_bytes, part.last(), request, mem);
     }
 
     /// Another sequenced packet arrived at `port`.

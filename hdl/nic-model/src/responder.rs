@@ -33,6 +33,17 @@ pub(crate) enum Refusal {
     Drop,
 }
 
+/// A part of a WRITE.
+#[derive(Clone, Copy)]
+pub(crate) struct WriteRequest<'a> {
+    /// Id of its stream.
+    pub stream: u16,
+    pub part: &'a WritePart,
+    pub payload: &'a Payload,
+    /// Length of `payload`.
+    pub len_bytes: u32,
+}
+
 impl From<NakReason> for Refusal {
     fn from(reason: NakReason) -> Self {
         Self::Nak(reason)
@@ -377,14 +388,13 @@ impl Connection {
     pub fn on_write_part(
         &mut self,
         core: &mut Core,
-        id: u16,
-        part: &WritePart,
-        payload: &Payload,
+        request: WriteRequest<'_>,
         mem: &mut dyn HostMemory,
     ) -> Result<(), Refusal> {
-        let WritePart { remote, .. } = part;
-        let (stream, iova) = self.admit_write(core, id, remote, payload)?;
-        let (len, msgs_max) = (payload.len_bytes(), self.cfg.transport.msgs_max);
+        let WriteRequest { stream: id, part, payload, len_bytes: len } = request;
+        let remote = &part.remote;
+        let (stream, iova) = self.admit_write(core, id, remote, len)?;
+        let msgs_max = self.cfg.transport.msgs_max;
         let s = &mut self.responder.streams[stream];
         let at = s.place(part.mseq(), msgs_max)?;
         let e = &mut s.ring[at];
@@ -402,12 +412,11 @@ impl Connection {
 
     /// The stream of a part of a WRITE, and where its payload goes.
     #[inline(always)]
-    fn admit_write(&self, core: &Core, id: u16, remote: &Remote, payload: &Payload) -> Result<(usize, u64), Refusal> {
+    fn admit_write(&self, core: &Core, id: u16, remote: &Remote, len: u32) -> Result<(usize, u64), Refusal> {
         if !self.takes_requests() {
             return Err(NakReason::QpState.into());
         }
         let stream = self.responder.index_of(id).ok_or(NakReason::Stream)?;
-        let len = payload.len_bytes();
         if len > self.pmtu_bytes() {
             return Err(NakReason::Mtu.into());
         }
@@ -418,7 +427,7 @@ impl Connection {
     #[inline(never)]
     pub fn on_request(&mut self, core: &mut Core, p: &Packet, mem: &mut dyn HostMemory) -> Result<(), Refusal> {
         if let Body::Write(m, r) = &p.body {
-            let (stream, iova) = self.admit_write(core, p.stream, r, &p.payload)?;
+            let (stream, iova) = self.admit_write(core, p.stream, r, p.payload.len_bytes())?;
             return self.place_write(core, stream, m, r, iova, &p.payload, mem);
         }
         if !self.takes_requests() {

@@ -180,11 +180,11 @@ pub(crate) fn emit_write(
     put32(room, AT + Mxth::LEN + 8, part.remote.rkey.get());
     put32(room, AT + Mxth::LEN + 12, part.remote.dma_len);
     let se = part.se() && part.last();
-    finish(t, route, head, Opcode::Write, se, AT + Mxth::LEN + Reth::LEN, payload, cfg, frame);
+    finish_ipv4(t, route, head, Opcode::Write, se, AT + Mxth::LEN + Reth::LEN, payload, cfg, frame);
 }
 
 /// As [`emit_body`] for an acknowledgement (or the answer to a probe).
-#[inline]
+#[inline(always)]
 pub(crate) fn emit_ack(
     t: &Template,
     route: Route,
@@ -194,16 +194,20 @@ pub(crate) fn emit_ack(
     cfg: &EmitConfig,
     frame: &mut Frame,
 ) {
-    let ip_len = if t.is_ipv6 == Some(true) { Ipv6::LEN } else { Ipv4::LEN };
-    let mut cursor = Cursor { room: frame.header_room(), at: base_bytes(ip_len) };
-    put_ack(&mut cursor, ack);
-    let header_len = cursor.at;
-    finish(t, route, head, opcode, false, header_len, Payload::EMPTY, cfg, frame);
+    let is_short = ack.sack.is_empty() && ack.nak.is_none() && opcode == Opcode::Ack;
+    if t.is_ipv6 == Some(true) || !is_short {
+        let body = if opcode == Opcode::Ack { Body::Ack(*ack) } else { Body::ProbeRsp(*ack) };
+        return emit_body(t, route, head, &body, Payload::EMPTY, cfg, frame);
+    }
+    const AT: usize = base_bytes(Ipv4::LEN);
+    let room = frame.header_room();
+    put_axth(room[AT..].first_chunk_mut().expect("the headers are within the room"), ack);
+    finish_ipv4(t, route, head, Opcode::Ack, false, AT + Axth::LEN, Payload::EMPTY, cfg, frame);
 }
 
 /// Writes what stands before the body, and what depends on lengths. The body ends at `header_len`.
 #[allow(clippy::too_many_arguments)]
-#[inline]
+#[inline(always)]
 fn finish(
     t: &Template,
     route: Route,
@@ -215,34 +219,64 @@ fn finish(
     cfg: &EmitConfig,
     frame: &mut Frame,
 ) {
-    let payload_len = payload.len_bytes() as usize;
-    let pad = payload_len.wrapping_neg() & 3;
-    let ip_len = if t.is_ipv6 == Some(true) { Ipv6::LEN } else { Ipv4::LEN };
+    if t.is_ipv6 != Some(true) {
+        return finish_ipv4(t, route, head, opcode, se, header_len, payload, cfg, frame);
+    }
+    let pad = payload.len_bytes().wrapping_neg() as usize & 3;
     // From the UDP header on.
-    let udp_len = (header_len - Eth::LEN - ip_len + payload_len + pad + ICRC_BYTES) as u16;
+    let udp_bytes = header_len - Eth::LEN - Ipv6::LEN + payload.len_bytes() as usize + pad + ICRC_BYTES;
     let room = frame.header_room();
     let flags = word!(Bth[0]: opcode = opcode.code(), se = se, pad_count = pad as u8);
-    if t.is_ipv6 == Some(true) {
-        put_base::<{ Ipv6::LEN }, { base_bytes(Ipv6::LEN) }>(room, t, route, head, flags, udp_len);
-        at!(room, Eth::LEN, Ipv6).set_payload_len(udp_len);
-    } else {
-        put_base::<{ Ipv4::LEN }, { base_bytes(Ipv4::LEN) }>(room, t, route, head, flags, udp_len);
-        let total_len = udp_len + Ipv4::LEN as u16;
-        let (first, third) = (be32(&t.bytes, Eth::LEN), be32(&t.bytes, Eth::LEN + 8));
-        let sum = field!(!third, Ipv4[2].checksum) + u32::from(total_len);
-        let checksum = !((sum & 0xffff) + (sum >> 16)) as u16;
-        put32(room, Eth::LEN, first | word!(Ipv4[0]: total_len = total_len));
-        put32(room, Eth::LEN + 8, third & !word!(Ipv4[2]: checksum = u16::MAX) | word!(Ipv4[2]: checksum = checksum));
-    }
-    let crc = match payload.bytes() {
-        Some(bytes) if !(cfg.elide_icrc && bytes.is_empty()) => {
-            icrc_of(&room[Eth::LEN..header_len], bytes, &[0; 3][..pad])
-        }
-        _ => 0,
+    put_base::<{ Ipv6::LEN }, { base_bytes(Ipv6::LEN) }>(room, t, route, head, flags, udp_bytes as u16);
+    at!(room, Eth::LEN, Ipv6).set_payload_len(udp_bytes as u16);
+    end(header_len, pad, payload, cfg, frame);
+}
+
+/// As [`finish`] over IPv4.
+#[allow(clippy::too_many_arguments)]
+#[inline(always)]
+fn finish_ipv4(
+    t: &Template,
+    route: Route,
+    head: &Head,
+    opcode: Opcode,
+    se: bool,
+    header_len: usize,
+    payload: Payload,
+    cfg: &EmitConfig,
+    frame: &mut Frame,
+) {
+    let pad = payload.len_bytes().wrapping_neg() as usize & 3;
+    // From the UDP header on.
+    let udp_len = (header_len - Eth::LEN - Ipv4::LEN + payload.len_bytes() as usize + pad + ICRC_BYTES) as u16;
+    let room = frame.header_room();
+    let flags = word!(Bth[0]: opcode = opcode.code(), se = se, pad_count = pad as u8);
+    put_base::<{ Ipv4::LEN }, { base_bytes(Ipv4::LEN) }>(room, t, route, head, flags, udp_len);
+    let total_len = udp_len + Ipv4::LEN as u16;
+    let (first, third) = (be32(&t.bytes, Eth::LEN), be32(&t.bytes, Eth::LEN + 8));
+    let sum = field!(!third, Ipv4[2].checksum) + u32::from(total_len);
+    let checksum = !((sum & 0xffff) + (sum >> 16)) as u16;
+    put32(room, Eth::LEN, first | word!(Ipv4[0]: total_len = total_len));
+    put32(room, Eth::LEN + 8, third & !word!(Ipv4[2]: checksum = u16::MAX) | word!(Ipv4[2]: checksum = checksum));
+    end(header_len, pad, payload, cfg, frame);
+}
+
+/// What stands behind the headers.
+#[inline(always)]
+fn end(header_len: usize, pad: usize, payload: Payload, cfg: &EmitConfig, frame: &mut Frame) {
+    let has_icrc = match payload {
+        Payload::Virtual(len) => len == 0 && !cfg.elide_icrc,
+        Payload::Bytes { len, .. } => len > 0 || !cfg.elide_icrc,
     };
+    let crc = if has_icrc { icrc_of_frame(&frame.header_room()[..header_len], &payload, pad) } else { 0 };
     frame.set_header_len(header_len);
     frame.set_trailer(pad, crc);
     frame.payload = payload;
+}
+
+#[inline(never)]
+fn icrc_of_frame(headers: &[u8], payload: &Payload, pad: usize) -> u32 {
+    icrc_of(&headers[Eth::LEN..], payload.bytes().unwrap_or(&[]), &[0; 3][..pad])
 }
 
 /// Ethernet to PXTH but for the lengths and sums of IP.
@@ -367,9 +401,8 @@ fn put_read(c: &mut Cursor<'_>, part: &ReadPart) {
     put!(c, Rrth).set_read_id(part.read_id).set_offset(part.offset).set_len(part.len);
 }
 
-#[inline]
-fn put_ack(c: &mut Cursor<'_>, a: &Ack) {
-    let room = c.take::<{ Axth::LEN }>();
+#[inline(always)]
+fn put_axth(room: &mut [u8; Axth::LEN], a: &Ack) {
     let (has_hint, has_credit, has_nak) = (a.hint.is_some(), a.credit.is_some(), a.nak.is_some());
     let syndrome = if has_nak { a.syndrome } else { SYNDROME_ACK };
     let flags = word!(Axth[0]:
@@ -384,6 +417,10 @@ fn put_ack(c: &mut Cursor<'_>, a: &Ack) {
     put32(room, 20, hint);
     let credit = a.credit.map_or(0, |(stream, limit)| word!(Axth[6]: cstream = stream, rq_limit = limit.get()));
     put32(room, 24, credit);
+}
+
+fn put_ack(c: &mut Cursor<'_>, a: &Ack) {
+    put_axth(c.take::<{ Axth::LEN }>(), a);
     if !a.sack.is_empty() {
         put!(c, Sack).set_bitmap(a.sack.to_wire());
     }
