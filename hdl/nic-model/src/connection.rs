@@ -256,8 +256,14 @@ impl Connection {
     }
 
     /// Sets the timer of path `index` to its deadline.
-    #[inline]
+    #[inline(never)]
     pub fn arm_path(&mut self, core: &mut Core, index: usize) {
+        self.arm_sent(core, index);
+    }
+
+    /// As [`arm_path`](Self::arm_path), where a packet leaves.
+    #[inline(always)]
+    pub fn arm_sent(&mut self, core: &mut Core, index: usize) {
         let Some(path) = self.paths.get(index) else { return };
         let deadline = path.deadline(self.rtt.srtt_ps(), &self.cfg.transport);
         core.timers.arm(self.paths.armed_mut(index), deadline, TimerKey::Path(self.index, index as u8));

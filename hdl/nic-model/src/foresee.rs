@@ -45,8 +45,9 @@ impl Nic {
         let Some(c) = self.row(dest & self.core.row_mask) else { return };
         if is_ack {
             c.foresee_tx(fetch);
+            c.foresee_acked(fetch);
             c.paths.foresee(path.into(), fetch);
-            c.good_ports.first().into_iter().for_each(|ports| fetch.line(ports));
+            c.paths.foresee_acked(path.into(), fetch);
         } else {
             c.foresee_rx(fetch);
             c.foresee_rx_path(path, fetch);
@@ -82,8 +83,8 @@ impl Nic {
     fn foresee_ack(&self, conn: u32, path: u8, plane: u8, fetch: impl Fetch) {
         let Some(c) = self.row(conn) else { return };
         fetch.line(c);
-        c.responder.foresee(fetch);
-        c.foresee_cfg(fetch);
+        fetch.line(&c.pacer);
+        fetch.line(&c.cfg.transport);
         c.foresee_rx_path(path, fetch);
         c.foresee_template(plane, TrafficClass::Control, fetch);
     }
@@ -99,30 +100,29 @@ impl Connection {
     #[inline]
     fn foresee_rx(&self, fetch: impl Fetch) {
         fetch.line(self);
-        self.responder.foresee(fetch);
         self.responder.foresee_stream(fetch);
-        self.foresee_cfg(fetch);
+        fetch.line(&self.cfg.transport);
     }
 
     /// Lines of a connection that an acknowledgement or a new packet touches.
     #[inline]
     fn foresee_tx(&self, fetch: impl Fetch) {
         fetch.line(self);
-        self.requester.foresee(fetch);
-        fetch.line(&self.pacer);
         fetch.line(&self.rtt);
+        fetch.line(&self.pacer);
+        self.requester.foresee(fetch);
         self.paths.foresee_self(fetch);
-        self.foresee_cfg(fetch);
-        fetch.line(&self.acked);
-        fetch.line(&self.good_ports);
+        fetch.line(&self.cfg.transport);
     }
 
+    /// Lines that only an acknowledgement touches besides.
     #[inline]
-    fn foresee_cfg(&self, fetch: impl Fetch) {
-        fetch.line(&self.cfg);
-        fetch.line(&self.cfg.pmtu_log2);
-        fetch.line(&self.cfg.transport.tick_ps);
-        fetch.line(&self.cfg.transport.heavy_loss_q8);
+    fn foresee_acked(&self, fetch: impl Fetch) {
+        fetch.line(&self.reorder);
+        fetch.line(&self.cfg.transport.rto_init_ps);
+        fetch.line(&self.cfg.cc);
+        fetch.line(&self.good_ports);
+        self.good_ports.first().into_iter().for_each(|ports| fetch.line(ports));
     }
 
     #[inline]

@@ -109,7 +109,6 @@ impl Requester {
         fetch.line(&self.messages);
         if let Some(stream) = self.streams.first() {
             fetch.line(stream);
-            fetch.line(&stream.next_mseq);
         }
         if let Some(place) = self.messages.first() {
             fetch.all(place);

@@ -144,17 +144,10 @@ pub(crate) struct Responder {
 }
 
 impl Responder {
-    /// Has its own lines fetched.
-    #[inline]
-    pub fn foresee(&self, fetch: impl Fetch) {
-        fetch.line(&self.queue);
-        fetch.line(&self.streams);
-        fetch.line(&self.deferred);
-    }
-
     /// Has the first stream fetched, beside which most connections have no other, and its first message.
     #[inline]
     pub fn foresee_stream(&self, fetch: impl Fetch) {
+        fetch.line(&self.streams);
         if let Some(stream) = self.streams.first() {
             fetch.line(stream);
             if let Some(message) = stream.ring.first() {

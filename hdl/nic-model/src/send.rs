@@ -330,7 +330,7 @@ impl Connection {
         if self.paths.get(index).is_some_and(|path| path.is_ack_asked != ack_req) {
             self.ask_for_ack(core, index, way, ack_req);
         }
-        self.arm_path(core, index);
+        self.arm_sent(core, index);
         self.paths.get(index).map_or(0, |path| path.plane)
     }
 

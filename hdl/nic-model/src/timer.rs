@@ -49,6 +49,7 @@ impl Default for Timers {
 
 impl Timers {
     /// Sets a timer.
+    #[inline(never)]
     pub fn set(&mut self, at: Time, key: TimerKey) {
         self.set_count += 1;
         self.first_at = self.first_at.min(at);
@@ -61,6 +62,7 @@ impl Timers {
     }
 
     /// Sets a timer unless one that is due at or before `at` is already set; `armed` remembers.
+    #[inline]
     pub fn arm(&mut self, armed: &mut Time, at: Time, key: TimerKey) {
         if at < *armed {
             *armed = at;

@@ -264,7 +264,7 @@ impl TxPath {
     }
 
     /// Takes the next sequence number for a new packet, which carries the clock `tx_ts`.
-    #[inline]
+    #[inline(always)]
     pub fn send_new(&mut self, now: Time, tx_ts: Ticks, desc: Desc, cfg: &TransportConfig) -> Psn {
         if self.window.in_flight_pkts() == 0 {
             (self.tlp_count, self.silent_since) = (0, now);

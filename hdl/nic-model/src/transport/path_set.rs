@@ -275,19 +275,24 @@ impl PathSet {
     #[inline]
     pub(crate) fn foresee_self(&self, fetch: impl Fetch) {
         fetch.line(self);
-        fetch.line(&self.planes);
+        fetch.line(&self.loads);
         fetch.line(&self.turns[0].open_paths);
     }
 
     /// Has fetched what an acknowledgement of path `index`, or a new packet on it, touches.
     #[inline]
     pub(crate) fn foresee(&self, index: usize, fetch: impl Fetch) {
-        if let (Some(slot), Some(plane)) = (self.slots.get(index), self.planes.get(index)) {
-            fetch.line(plane);
+        if let Some(slot) = self.slots.get(index) {
             fetch.line(slot);
             fetch.line(&slot.path.rtt);
             fetch.line(&slot.path.window);
-            // An acknowledgement needs it.
+        }
+    }
+
+    /// Has fetched what only an acknowledgement of path `index` touches besides.
+    #[inline]
+    pub(crate) fn foresee_acked(&self, index: usize, fetch: impl Fetch) {
+        if let Some(slot) = self.slots.get(index) {
             fetch.line(&slot.path.skip_until);
         }
     }
@@ -299,7 +304,7 @@ impl PathSet {
 
     /// As [`refresh`](Self::refresh), and what path `index` wants now, each wish told once: the plane in whose retransmit
     /// queue it should stand, and when its timer should be set.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn settle(
         &mut self,
         index: usize,
@@ -322,7 +327,7 @@ impl PathSet {
 
     /// A new packet leaves by path `index`, which was open: it takes the next sequence number, the rotation moves on and
     /// its plane pays for the turn.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn send_new(&mut self, index: usize, now: Time, tx_ts: Ticks, desc: Desc, cfg: &TransportConfig) -> Psn {
         let slot = &mut self.slots[index];
         let psn = slot.path.send_new(now, tx_ts, desc, cfg);
@@ -363,7 +368,7 @@ impl PathSet {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn take_over(&mut self, index: usize, now: Time, cfg: &TransportConfig) -> &mut Slot {
         let slot = &mut self.slots[index];
         let path = &slot.path;

@@ -253,7 +253,7 @@ impl SendWindow {
     }
 
     /// Takes the next number for a new packet. The window must not be full.
-    #[inline]
+    #[inline(always)]
     pub fn push(&mut self, desc: Desc, tx_ts: Ticks, epoch: u8) -> Psn {
         assert!(!self.is_full(BITS), "a path may not hold more than {BITS} packets");
         if self.span_pkts() as usize == self.ring.len() {
