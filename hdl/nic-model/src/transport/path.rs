@@ -624,7 +624,7 @@ impl TxPath {
     }
 
     /// When the timer is due: tail-loss probes first, then the retransmission timeout.
-    #[inline]
+    #[inline(always)]
     pub fn deadline(&self, conn_srtt_ps: Option<u64>, cfg: &TransportConfig) -> Time {
         let is_calm = self.silent_rtos == 0 && self.tlp_count < STEADY_PROBES.min(cfg.tlp_limit);
         if is_calm && self.state != PathState::Dead && self.window.in_flight_pkts() > self.parked_pkts {

@@ -30,7 +30,7 @@ const ROW: usize = 16;
 
 impl TxPath {
     /// How full its window is, in 1/256, or [`CLOSED`].
-    #[inline]
+    #[inline(always)]
     fn load(&self, now: Time, cfg: &TransportConfig) -> i16 {
         let (in_flight, cwnd) = (self.window.in_flight_pkts(), self.cc.cwnd_pkts());
         if in_flight >= cwnd || !self.is_healthy() || self.window.is_full(cfg.path_cap_pkts) {
