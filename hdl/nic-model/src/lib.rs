@@ -57,6 +57,7 @@ mod retire;
 mod send;
 mod slab;
 mod timer;
+mod transmit;
 mod watch;
 
 pub use connection::ConnState;

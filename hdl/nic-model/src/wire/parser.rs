@@ -77,49 +77,58 @@ const PXTH_AT: usize = BTH_AT + Bth::LEN;
 /// Headers from Ethernet to PXTH of an untagged IPv4 frame.
 const USUAL_BYTES: usize = PXTH_AT + Pxth::LEN;
 
-/// Parses what nearly every frame is: a WRITE without immediate data or a short ACK, untagged over IPv4, headers inline
-/// and nothing wrong. `None` for everything else, which the general way decides. What is found is handed on field by
-/// field, so that it need not be laid out in memory.
+/// The label of what nearly every frame is: untagged over IPv4, headers inline and nothing wrong down to PXTH. `None` for
+/// everything else, which the general way decides.
 #[inline(always)]
-pub(crate) fn parse_usual(frame: FrameRef<'_>, filter: &PortFilter, taker: impl Usual) -> Option<()> {
-    let (head, rest) = frame.header.split_first_chunk::<USUAL_BYTES>()?;
+pub(crate) fn check_usual(frame: FrameRef<'_>, filter: &PortFilter) -> Option<Label> {
+    let head = frame.header.first_chunk::<USUAL_BYTES>()?;
     let (frame_bytes, payload_bytes) = (frame.len_bytes(), frame.payload.len_bytes() as usize);
-    let mac_and_more = be64(head, 0);
-    let (ip0, ip1, ip2) = (be32(head, Eth::LEN), be32(head, Eth::LEN + 4), be32(head, Eth::LEN + 8));
-    // The sum of 16-bit words modulo 2^16 - 1 is that of 32-bit words folded.
-    let sum = u64::from(ip0) + u64::from(ip1) + u64::from(ip2);
-    let sum = sum + u64::from(be32(head, Eth::LEN + 12)) + u64::from(be32(head, Eth::LEN + 16));
-    let sum = (sum >> 32) + (sum & 0xffff_ffff);
-    let sum = (sum >> 16) + (sum & 0xffff);
-    let sum = (sum >> 16) + (sum & 0xffff);
-    let total_len = field!(ip0, Ipv4[0].total_len);
-    let (bth0, bth1, bth2) = (be32(head, BTH_AT), be32(head, BTH_AT + 4), be32(head, BTH_AT + 8));
-    let pad = field!(bth0, Bth[0].pad_count) as usize;
-    let fixed = !word!(Ipv4[0]: dscp = u8::MAX, ecn = u8::MAX, total_len = u16::MAX);
-    let is_usual = be16(head, 12) == ETHERTYPE_IPV4
-        && filter.mac.is_none_or(|mac| mac == mac_and_more >> 16)
-        && ip0 & fixed == word!(Ipv4[0]: version = 4u8, ihl = 5u8)
-        && (sum >> 16) + (sum & 0xffff) == 0xffff
-        && ip1 & word!(Ipv4[1]: mf = true, frag_offset = u16::MAX) == 0
-        && field!(ip2, Ipv4[2].protocol) == u32::from(IP_PROTOCOL_UDP)
-        && total_len + Eth::LEN as u32 == frame_bytes
-        && frame_bytes <= filter.frame_bytes_max
-        && be16(head, UDP_AT + 2) == filter.udp_dport
-        && u32::from(be16(head, UDP_AT + 4)) + Ipv4::LEN as u32 == total_len
-        && field!(bth0, Bth[0].tver) == u32::from(TVER)
-        && frame.trailer.len() == pad + ICRC_BYTES
-        && payload_bytes <= PMTU_BYTES_MAX;
-    if !is_usual {
+    if filter.mac.is_some_and(|mac| mac != be64(head, 0) >> 16) || be16(head, 12) != ETHERTYPE_IPV4 {
         return None;
     }
-    let (pxth0, pxth1) = (be32(head, PXTH_AT), be32(head, PXTH_AT + 4));
-    let label = Label { bth0, bth1, bth2, pxth0, pxth1, ecn: field!(ip0, Ipv4[0].ecn) };
+    // A right header sums up to zero modulo 2^16 - 1, in whatever order the bytes of its words are taken.
+    let sum: u64 = (0..5).map(|i| u64::from(be32(head, Eth::LEN + 4 * i).swap_bytes())).sum();
+    let ip0 = be32(head, Eth::LEN);
+    let fixed = !word!(Ipv4[0]: dscp = u8::MAX, ecn = u8::MAX, total_len = u16::MAX);
+    if ip0 & fixed != word!(Ipv4[0]: version = 4u8, ihl = 5u8) || sum % 0xffff != 0 {
+        return None;
+    }
+    let is_whole = be32(head, Eth::LEN + 4) & word!(Ipv4[1]: mf = true, frag_offset = u16::MAX) == 0;
+    if !is_whole || field!(be32(head, Eth::LEN + 8), Ipv4[2].protocol) != u32::from(IP_PROTOCOL_UDP) {
+        return None;
+    }
+    let total_len = field!(ip0, Ipv4[0].total_len);
+    if total_len + Eth::LEN as u32 != frame_bytes || frame_bytes > filter.frame_bytes_max {
+        return None;
+    }
+    let udp_len = u32::from(be16(head, UDP_AT + 4));
+    if be16(head, UDP_AT + 2) != filter.udp_dport || udp_len + Ipv4::LEN as u32 != total_len {
+        return None;
+    }
+    let bth0 = be32(head, BTH_AT);
+    let pad = field!(bth0, Bth[0].pad_count) as usize;
+    if field!(bth0, Bth[0].tver) != u32::from(TVER) || frame.trailer.len() != pad + ICRC_BYTES {
+        return None;
+    }
+    if payload_bytes > PMTU_BYTES_MAX {
+        return None;
+    }
     if !(frame.is_virtual() || filter.elide_icrc && payload_bytes == 0) {
         payload(frame, filter, Eth::LEN, frame.header.len(), payload_bytes, pad).ok()?;
     }
+    let (bth1, bth2) = (be32(head, BTH_AT + 4), be32(head, BTH_AT + 8));
+    let (pxth0, pxth1) = (be32(head, PXTH_AT), be32(head, PXTH_AT + 4));
+    Some(Label { bth0, bth1, bth2, pxth0, pxth1, ecn: field!(ip0, Ipv4[0].ecn) })
+}
+
+/// Hands on what nearly every frame with the label of a usual one is, a WRITE without immediate data or a short ACK, field
+/// by field, so that it need not be laid out in memory. `None` for everything else.
+#[inline(always)]
+pub(crate) fn take_usual(frame: FrameRef<'_>, label: &Label, taker: impl Usual) -> Option<()> {
+    let rest = frame.header.get(USUAL_BYTES..)?;
     const WRITE: u32 = Opcode::Write.code() as u32;
     const ACK: u32 = Opcode::Ack.code() as u32;
-    match field!(bth0, Bth[0].opcode) {
+    match field!(label.bth0, Bth[0].opcode) {
         WRITE => {
             let rest: &[u8; Mxth::LEN + Reth::LEN] = rest.try_into().ok()?;
             let remote = Remote {
@@ -131,14 +140,15 @@ pub(crate) fn parse_usual(frame: FrameRef<'_>, filter: &PortFilter, taker: impl 
             if part.has_imm() && part.last() {
                 return None;
             }
-            taker.write(&label, &part, frame.payload);
+            taker.write(label, &part, frame.payload);
         }
         ACK => {
             let rest: &[u8; Axth::LEN] = rest.try_into().ok()?;
-            if be32(rest, 0) & word!(Axth[0]: bm = true, nak = true) != 0 || pad != 0 || payload_bytes != 0 {
+            let has_more = field!(label.bth0, Bth[0].pad_count) != 0 || frame.payload.len_bytes() != 0;
+            if has_more || be32(rest, 0) & word!(Axth[0]: bm = true, nak = true) != 0 {
                 return None;
             }
-            taker.ack(&label, &ack_of(rest, Bitmap::EMPTY, None));
+            taker.ack(label, &ack_of(rest, Bitmap::EMPTY, None));
         }
         _ => return None,
     }
@@ -538,7 +548,8 @@ mod tests {
 
     fn usual_of(frame: &Frame, filter: &PortFilter) -> Option<Packet> {
         let mut packet = None;
-        let is_taken = parse_usual(frame.as_parts(), filter, Collect(&mut packet)).is_some();
+        let label = check_usual(frame.as_parts(), filter)?;
+        let is_taken = take_usual(frame.as_parts(), &label, Collect(&mut packet)).is_some();
         assert_eq!(is_taken, packet.is_some());
         packet
     }
