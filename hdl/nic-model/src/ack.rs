@@ -138,7 +138,8 @@ impl Connection {
                     let due = self.rx_paths[at].commit(&arrival, &self.cfg.transport);
                     self.owe_ack(core, path, due);
                 }
-                Err(Refusal::Drop) => {}
+                // It put the connection into error.
+                Err(Refusal::Drop) => core.counters.count(Counter::RxConnError),
                 Err(Refusal::Nak(reason)) => self.refuse(core, now, path, trigger(now, port, label), reason),
             },
         }

@@ -154,7 +154,7 @@ impl Traffic {
 
     /// Memory that work under way needs is taken away in some connections.
     pub(crate) fn draw_loss_of_memory(&mut self, side: usize, stream: usize) -> Option<Doom> {
-        match self.outside.weighted(&[90, 4, 3, 3]) {
+        match self.outside.weighted(&[84, 8, 4, 4]) {
             0 => None,
             1 => Some(Doom::LocalRevoked(side, stream)),
             2 => Some(Doom::ReceivesRevoked(side, stream)),
@@ -244,9 +244,14 @@ impl Traffic {
         (region, self.add_mr(side.host, mr), va)
     }
 
-    /// When the memory is taken away that requests from `from_ps` on need.
-    fn revoke(&mut self, host: usize, key: Rkey, region: Region, from_ps: u64, to_ps: u64) {
-        let at_ps = from_ps + self.draw.below(2 * (to_ps - from_ps) + 20 * US);
+    /// The memory is taken away that requests posted at these times need: often while one of them is under way.
+    fn revoke(&mut self, host: usize, key: Rkey, region: Region, posted_ps: &[u64]) {
+        let (from_ps, to_ps) = (posted_ps[0], posted_ps[posted_ps.len() - 1]);
+        let at_ps = if self.draw.percent(70) {
+            *self.draw.pick(posted_ps) + self.draw.magnitude(10_000, 40 * US)
+        } else {
+            from_ps + self.draw.below(2 * (to_ps - from_ps) + 20 * US)
+        };
         self.plan.hosts[host].acts.push((at_ps, Act::Revoke { key, region }));
         self.plan.end_ps = self.plan.end_ps.max(at_ps).max(to_ps);
     }
@@ -255,11 +260,12 @@ impl Traffic {
     fn add_local_revoked(&mut self, d: &mut Direction, faults: &Faults) {
         let (count, len) = (self.draw.between(1, 8), 8 + self.len());
         let (region, key, va) = self.add_key(d.here, count, len);
-        let from_ps = d.now_ps;
+        let mut posted_ps = Vec::new();
         for part in 0..count {
             let here = Region { iova: region.iova + part * len, len, ..region };
             let local = Local { va: va + part * len, lkey: Lkey::new(key.get()) };
             d.now_ps += self.draw.below(faults.end_ps / 8);
+            posted_ps.push(d.now_ps);
             let kind = self.draw.below(4);
             let bytes: Arc<[u8]> = self.image(d.here.host, here).into();
             let draft = |op, len: u64, content| Draft { op, local, len: len as u32, fence: false, content };
@@ -296,17 +302,18 @@ impl Traffic {
                 }
             }
         }
-        self.revoke(d.here.host, key, region, from_ps, d.now_ps);
+        self.revoke(d.here.host, key, region, &posted_ps);
     }
 
     /// Atomic operations on words that the peer takes away at some moment, each behind a write for which it may wait.
     fn add_words_revoked(&mut self, d: &mut Direction, faults: &Faults) {
         let count = self.draw.between(1, 8);
         let (region, key, va) = self.add_key(d.there, count, 8);
-        let from_ps = d.now_ps;
+        let mut posted_ps = Vec::new();
         for part in 0..count {
             let cell = Region { iova: region.iova + part * 8, len: 8, ..region };
             d.now_ps += self.draw.below(faults.end_ps / 8);
+            posted_ps.push(d.now_ps);
             let len = self.len();
             let (source, bytes) = self.source(d, len);
             let there = self.add_region(d.there.host, len, 1, true);
@@ -325,17 +332,18 @@ impl Traffic {
             let local = Self::local(d.here, here);
             self.push(d, Draft { op, local, len: 8, fence: false, content });
         }
-        self.revoke(d.there.host, key, region, from_ps, d.now_ps);
+        self.revoke(d.there.host, key, region, &posted_ps);
     }
 
     /// Sends into memory that the peer takes away at some moment.
     fn add_receives_revoked(&mut self, d: &mut Direction, faults: &Faults) {
         let (count, len) = (self.draw.between(1, 8), 1 + self.len());
         let (region, key, va) = self.add_key(d.there, count, len);
-        let from_ps = d.now_ps;
+        let mut posted_ps = Vec::new();
         for part in 0..count {
             let there = Region { iova: region.iova + part * len, len, ..region };
             d.now_ps += self.draw.below(faults.end_ps / 8);
+            posted_ps.push(d.now_ps);
             let (source, bytes) = self.source(d, len);
             self.set_image(d, d.there, there, &bytes);
             let op = SendOp::Send { imm: None, inv: None, tag: None };
@@ -345,6 +353,6 @@ impl Traffic {
             let receive = Local { va: va + part * len, lkey: Lkey::new(key.get()) };
             self.push_recv_at(d, &wr, receive, len, (there.iova, bytes));
         }
-        self.revoke(d.there.host, key, region, from_ps, d.now_ps);
+        self.revoke(d.there.host, key, region, &posted_ps);
     }
 }

@@ -294,11 +294,13 @@ fn landing_is_gone(k: &mut Kit<'_>, is_again: bool) -> Outcome {
     k.collect(100 * US)?;
     k.post_write(&c, 2, 0, 0)?;
     k.collect(k.at_once())?;
+    let before = k.snapshot()?;
     k.dut.deregister(k.key)?;
     let late = parts[late].clone().ack_req();
     k.inject(&if is_again { late.rtx() } else { late })?;
     is_dead(k, SETTLED)?;
     k.completes(&[(1, Status::LocProt), (2, Status::WrFlush)])?;
+    k.refused(&before, &[(Counter::RxConnError, 1)])?;
     let at = 1000 * early;
     k.memory_holds_only(&[(8 + at, &bytes[at..at + 1000])])
 }
@@ -335,6 +337,7 @@ fn receive_is_gone(k: &mut Kit<'_>, is_again: bool) -> Outcome {
     equal(got, vec![(1, Status::LocProt), (2, Status::WrFlush)], "receives")?;
     equal(k.counted(&before, Counter::ConnErrors)?, 1, "conn_error_count")?;
     equal(k.counted(&before, Counter::WqeFlushed)?, 1, "wqe_flushed_count")?;
+    k.refused(&before, &[(Counter::RxConnError, 1)])?;
     let at = 1000 * early;
     k.memory_holds_only(&[(at, &bytes[at..at + 1000])])
 }
