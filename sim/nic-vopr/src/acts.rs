@@ -314,7 +314,7 @@ impl Traffic {
             let cell = Region { iova: region.iova + part * 8, len: 8, ..region };
             d.now_ps += self.draw.below(faults.end_ps / 8);
             posted_ps.push(d.now_ps);
-            let len = self.len();
+            let len = (16 << 10) + self.len();
             let (source, bytes) = self.source(d, len);
             let there = self.add_region(d.there.host, len, 1, true);
             self.set_image(d, d.there, there, &bytes);

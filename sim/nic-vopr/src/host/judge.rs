@@ -72,8 +72,8 @@ impl Host {
                 }
                 false
             }
-            Event::PathClosed { conn, path, .. } => {
-                self.index_of(conn).is_none_or(|index| !self.is_closed_rightly(index, path))
+            Event::PathClosed { conn, path, is_answered } => {
+                self.index_of(conn).is_none_or(|index| !self.is_closed_rightly(index, path, is_answered))
             }
             _ => false,
         };
@@ -82,12 +82,16 @@ impl Host {
         }
     }
 
-    /// The end of a path was told to the peer; true if it was to be closed and had nothing under way.
-    fn is_closed_rightly(&mut self, index: usize, path: u8) -> bool {
+    /// The end of a path was told to the peer; true if it was to be closed and had nothing under way. The peer answers,
+    /// unless it is gone or never opened the path: faults that end do so long before it is no longer asked.
+    fn is_closed_rightly(&mut self, index: usize, path: u8, is_answered: bool) -> bool {
+        let plan = &self.conn_plans[index];
+        let may_be_silent = self.calm_ps.is_none() || plan.ends || plan.config.transport.bootstrap;
+        let is_told = is_answered || may_be_silent;
         let was_asked = self.closing[index] >> path & 1 == 1;
         self.closing[index] &= !(1 << path);
         let path = self.paths(index).and_then(|paths| paths.get(path.into()));
-        was_asked && path.is_none_or(|path| path.window.in_flight_pkts() == 0)
+        was_asked && is_told && path.is_none_or(|path| path.window.in_flight_pkts() == 0)
     }
 
     /// It is asked for and nobody grants it.
