@@ -35,7 +35,7 @@ headlines: setup ## run every headline plan; table in sim/nic-plan/HEADLINES.md,
 	status=$$?; cd out/headlines && cp $(PICTURES) ../../sim/nic-plan/pictures/ && exit $$status
 
 bench-fabric: ## link-hops per CPU-second, 64 nodes with the full model
-	$(CARGO) run --release -q -j$(JOBS) -p nic-node --example bench_model
+	$(CARGO) run --release -q -j$(JOBS) -p nic-node --example bench_model -- 16 0 12 21
 
 lint: ## clippy over everything, every warning an error
 	$(CARGO) clippy -q -j$(JOBS) --workspace --all-targets -- -D warnings
