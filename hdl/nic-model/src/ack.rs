@@ -200,17 +200,6 @@ impl Connection {
         }
     }
 
-    /// The acknowledgement timer of `path` is set for `at`, which is not now. True when nothing is owed and it may go.
-    pub fn drop_ack_timer(&mut self, at: Time, path: u8) -> bool {
-        let Some(row) = self.rx_paths.get_mut(usize::from(path)).filter(|row| row.deadline() == Time::NEVER) else {
-            return false;
-        };
-        if row.armed == at {
-            row.armed = Time::NEVER;
-        }
-        true
-    }
-
     #[inline(never)]
     fn refuse(&mut self, core: &mut Core, now: Time, path: u8, trigger: Trigger, reason: NakReason) {
         core.counters.refuse(reason);

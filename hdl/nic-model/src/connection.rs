@@ -269,22 +269,6 @@ impl Connection {
         core.timers.arm(self.paths.armed_mut(index), deadline, TimerKey::Path(self.index, index as u8));
     }
 
-    /// The timer of path `path` is set for `at`, which is not now. When it should be set instead if that is too early.
-    pub fn put_off_path(&mut self, at: Time, path: u8) -> Option<Time> {
-        let index = usize::from(path);
-        let deadline = self.paths.get(index)?.deadline(self.rtt.srtt_ps(), &self.cfg.transport);
-        if deadline <= at || self.state == ConnState::Error {
-            return None;
-        }
-        let armed = self.paths.armed_mut(index);
-        if *armed == at {
-            *armed = deadline;
-            return Some(deadline);
-        }
-        // Another entry serves the path.
-        Some(Time::NEVER)
-    }
-
     /// Takes over a change of path `index` and puts it into its plane's retransmit queue if it has something there.
     pub fn settle_path(&mut self, core: &mut Core, now: Time, index: usize) {
         let (queue, timer_at) = self.paths.settle(index, now, self.rtt.srtt_ps(), &self.cfg.transport);

@@ -562,26 +562,6 @@ impl Nic {
                 }
             }
         }
-        self.skip_early_timers();
-    }
-
-    /// Puts off the next timers as far as they would come too early, so that nobody is woken for them.
-    fn skip_early_timers(&mut self) {
-        let Self { conns, core, .. } = self;
-        loop {
-            let is_put_off = core.timers.put_off(|at, key| match key {
-                TimerKey::Path(conn, path) => find(conns, conn)?.put_off_path(at, path),
-                _ => None,
-            });
-            let is_dropped = !is_put_off
-                && core.timers.drop_over(|at, key| match key {
-                    TimerKey::Ack(conn, path) => find(conns, conn).is_some_and(|c| c.drop_ack_timer(at, path)),
-                    _ => false,
-                });
-            if !is_put_off && !is_dropped {
-                return;
-            }
-        }
     }
 
     /// Takes the oldest completion of queue `cq`.

@@ -103,7 +103,6 @@ impl Connection {
         if !self.is_paced(core, now, 0) {
             return Next::Blocked;
         }
-        self.paths.readmit(now, &self.cfg.transport);
         let index = match self.paths.choose(plane) {
             Choice::Path(index) => index,
             Choice::Closed => return Next::Blocked,

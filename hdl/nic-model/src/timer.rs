@@ -3,9 +3,8 @@
 //! Acknowledgements are all owed after the same time, so their timers come in the order in which they are set: a queue
 //! beside the heap holds those.
 //!
-//! A packet that only pushes a deadline back costs nothing here. Who owns a timer remembers when its earliest entry is
-//! due; an entry that comes due too early makes its owner set the next one. The first entry is put off, or dropped, as
-//! soon as it is found to be early, so that the card need not be woken for it.
+//! A timer is never moved or taken out. Who owns one remembers when its earliest entry is due; an entry that comes due
+//! too early makes its owner set the next one. So a packet that only pushes a deadline back costs nothing here.
 
 use crate::foresee::Fetch;
 use crate::time::Time;
@@ -100,34 +99,6 @@ impl Timers {
         }
     }
 
-    /// Takes the first one if it is of the heap and `later` gives another time for it, which is `Time::NEVER` for none;
-    /// sets it for that time.
-    pub fn put_off(&mut self, later: impl FnOnce(Time, TimerKey) -> Option<Time>) -> bool {
-        let Some(Reverse((at, _, key))) = self.heap.peek().copied().filter(|e| e.0 .0 == self.first_at) else {
-            return false;
-        };
-        let Some(later_at) = later(at, key) else { return false };
-        if later_at == Time::NEVER {
-            self.heap.pop();
-        } else if let Some(mut first) = self.heap.peek_mut() {
-            self.set_count += 1;
-            (first.0 .0, first.0 .1) = (later_at, self.set_count);
-        }
-        self.first_at = self.find_first();
-        true
-    }
-
-    /// Takes the first one if it is of the queue and `is_over` says that nothing wants it any more.
-    pub fn drop_over(&mut self, is_over: impl FnOnce(Time, TimerKey) -> bool) -> bool {
-        let Some((at, _, key)) = self.in_order.front().copied().filter(|e| e.0 == self.first_at) else { return false };
-        if !is_over(at, key) {
-            return false;
-        }
-        self.in_order.pop_front();
-        self.first_at = self.find_first();
-        true
-    }
-
     fn find_first(&self) -> Time {
         let (queued, heaped) = (self.in_order.front().map(|e| e.0), self.heap.peek().map(|e| e.0 .0));
         queued.unwrap_or(Time::NEVER).min(heaped.unwrap_or(Time::NEVER))
@@ -182,24 +153,6 @@ mod tests {
             t.arm(&mut armed, Time(at), TimerKey::Conn(0));
         }
         assert_eq!(core::iter::from_fn(|| t.pop_due(Time::NEVER)).count(), 2, "10 and 5");
-    }
-
-    #[test]
-    fn the_first_timer_is_put_off_or_dropped_and_those_behind_it_are_not() {
-        let mut t = Timers::default();
-        let keys = [TimerKey::Path(0, 0), TimerKey::Path(1, 0), TimerKey::Ack(2, 0), TimerKey::Ack(3, 0)];
-        for (at, key) in [3, 4, 5, 6].into_iter().zip(keys) {
-            t.set(Time(at), key);
-        }
-        assert!(!t.drop_over(|_, _| true), "the first one is in the heap");
-        assert!(!t.put_off(|_, _| None));
-        assert!(t.put_off(|at, key| ((at, key) == (Time(3), keys[0])).then_some(Time(9))));
-        assert!(t.put_off(|at, key| ((at, key) == (Time(4), keys[1])).then_some(Time::NEVER)));
-        assert_eq!(t.next(), Some(Time(5)));
-        assert!(!t.put_off(|_, _| Some(Time(1))), "the first one is in the queue");
-        assert!(!t.drop_over(|_, _| false) && t.drop_over(|at, key| (at, key) == (Time(5), keys[2])));
-        let got: Vec<_> = core::iter::from_fn(|| t.pop_due(Time(9))).collect();
-        assert_eq!(got, [(Time(6), keys[3]), (Time(9), keys[0])]);
     }
 
     #[test]

@@ -19,12 +19,6 @@ pub const PLANES_MAX: usize = 16;
 const CLOSED: i16 = i16::MAX;
 /// Added to the load of a path that should be passed over for a while.
 const SKIPPED: i16 = 0x4000;
-/// True when a path of this load is passed over and could send.
-#[inline]
-const fn is_passed_over(load: i16) -> bool {
-    load >= SKIPPED && load != CLOSED
-}
-
 /// Loads that are looked at together.
 const ROW: usize = 16;
 
@@ -125,8 +119,6 @@ struct Slot {
     cwnd: u16,
     /// The path stands in its plane's retransmit queue.
     rtx_queued: bool,
-    /// The plane among whose open paths it counts.
-    plane: u8,
     path: TxPath,
 }
 
@@ -167,15 +159,11 @@ pub struct PathSet {
     plane_count: u16,
     /// Where the rotation stands, 0..=256.
     next: u16,
-    /// Paths whose load says that they are passed over.
-    passed_over: u16,
     slots: Vec<Slot>,
     /// Of each path: its plane.
     planes: Vec<u8>,
     loads: Loads,
     turns: [Turn; PLANES_MAX],
-    /// Until then none of the paths that are passed over changes, as far as only time can change it.
-    pass_until: Time,
 }
 
 impl PathSet {
@@ -189,8 +177,6 @@ impl PathSet {
             plane_mask: 0,
             plane_count: 0,
             next: 0,
-            passed_over: 0,
-            pass_until: Time::NEVER,
             loads: Loads::NONE,
             slots: Vec::new(),
             planes: Vec::new(),
@@ -202,7 +188,7 @@ impl PathSet {
     pub fn push(&mut self, path: TxPath, now: Time, cfg: &TransportConfig) -> usize {
         self.loads.grow(self.slots.len() + 1);
         self.planes.push(path.plane);
-        self.slots.push(Slot { armed: Time::NEVER, in_flight: 0, cwnd: 0, rtx_queued: false, plane: path.plane, path });
+        self.slots.push(Slot { armed: Time::NEVER, in_flight: 0, cwnd: 0, rtx_queued: false, path });
         self.refresh(self.slots.len() - 1, now, cfg);
         self.slots.len() - 1
     }
@@ -339,33 +325,11 @@ impl PathSet {
         self.cwnd_pkts = self.cwnd_pkts + cwnd - u32::from(slot.cwnd);
         slot.cwnd = cwnd as u16;
         let turn = &mut self.turns[usize::from(slot.path.plane & 15)];
-        let old_load = core::mem::replace(self.loads.of(index), load);
+        *self.loads.of(index) = load;
         turn.open_paths -= u16::from(load == CLOSED);
         turn.paid += turn.cost;
         self.next = index as u16 + 1;
-        if load.max(old_load) >= SKIPPED {
-            self.note_rare(index, old_load, load);
-        }
         psn
-    }
-
-    /// Looks whether paths that are passed over have done their time. Due before a choice.
-    #[inline]
-    pub(crate) fn readmit(&mut self, now: Time, cfg: &TransportConfig) {
-        if self.passed_over > 0 && now >= self.pass_until {
-            self.readmit_due(now, cfg);
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn readmit_due(&mut self, now: Time, cfg: &TransportConfig) {
-        self.pass_until = Time::NEVER;
-        for index in 0..self.slots.len() {
-            if is_passed_over(*self.loads.of(index)) {
-                self.take_over(index, now, cfg);
-            }
-        }
     }
 
     #[inline(always)]
@@ -379,30 +343,17 @@ impl PathSet {
         self.in_flight_pkts = self.in_flight_pkts + in_flight - u32::from(slot.in_flight);
         self.cwnd_pkts = self.cwnd_pkts + cwnd - u32::from(slot.cwnd);
         (slot.in_flight, slot.cwnd) = (in_flight as u16, cwnd as u16);
-        let old_plane = core::mem::replace(&mut slot.plane, new_plane);
-        let old_load = core::mem::replace(self.loads.of(index), load);
-        if load.max(old_load) >= SKIPPED {
-            self.note_rare(index, old_load, load);
-        }
-        let (was_open, is_open) = (old_load != CLOSED, load != CLOSED);
+        let was_open = core::mem::replace(self.loads.of(index), load) != CLOSED;
+        let old_plane = core::mem::replace(&mut self.planes[index], new_plane);
+        let is_open = load != CLOSED;
         if was_open != is_open || old_plane != new_plane || self.plane_mask >> new_plane & 1 == 0 {
-            self.move_open(index, was_open, old_plane, is_open, new_plane);
+            self.move_open(was_open, old_plane, is_open, new_plane);
         }
         &mut self.slots[index]
     }
 
-    /// The load of path `index` changed, and one of the two is that of a path that is closed or passed over.
-    #[inline(never)]
-    fn note_rare(&mut self, index: usize, old_load: i16, load: i16) {
-        self.passed_over = self.passed_over + u16::from(is_passed_over(load)) - u16::from(is_passed_over(old_load));
-        if is_passed_over(load) {
-            self.pass_until = self.pass_until.min(self.slots[index].path.skip_until);
-        }
-    }
-
     /// A path opened or closed, or took another plane.
-    fn move_open(&mut self, index: usize, was_open: bool, old_plane: u8, is_open: bool, new_plane: u8) {
-        self.planes[index] = new_plane;
+    fn move_open(&mut self, was_open: bool, old_plane: u8, is_open: bool, new_plane: u8) {
         let plane = usize::from(new_plane & 15);
         self.turns[usize::from(old_plane & 15)].open_paths -= u16::from(was_open);
         if is_open && self.turns[plane].open_paths == 0 {
@@ -499,26 +450,6 @@ mod tests {
             }
         }
         assert!((50..=56).contains(&sent[0]) && sent[1] == 200, "{sent:?}");
-    }
-
-    #[test]
-    fn a_path_is_passed_over_for_its_time_and_no_longer() {
-        let mut s = set(&[0, 0], &[100]);
-        let path = s.get_mut(0).expect("a path");
-        (path.state, path.skip_until) = (PathState::Skip, Time(100));
-        s.refresh(0, Time(0), &CFG());
-        for (now, want) in [(0, 1), (99, 1), (100, 0), (101, 0)] {
-            s.readmit(Time(now), &CFG());
-            assert_eq!(s.choose(0), Choice::Path(want), "at {now}");
-        }
-        assert_eq!(s.passed_over, 0);
-        let path = s.get_mut(0).expect("a path");
-        path.skip_until = Time(200);
-        s.refresh(0, Time(150), &CFG());
-        (0..8).for_each(|_| _ = send(&mut s, 0));
-        assert_eq!((send(&mut s, 0), s.passed_over), (Choice::Path(0), 1), "rather that one than none");
-        (0..7).for_each(|_| _ = send(&mut s, 0));
-        assert_eq!((send(&mut s, 0), s.passed_over), (Choice::Closed, 0));
     }
 
     #[test]
