@@ -41,6 +41,11 @@ impl Events {
         self.0.pop().map(|Reverse(event)| (time_of(event), event as u64))
     }
 
+    /// Keeps those whose key satisfies a condition.
+    pub(crate) fn retain(&mut self, keeps: impl Fn(u64) -> bool) {
+        self.0.retain(|Reverse(event)| keeps(*event as u64));
+    }
+
     #[inline]
     pub(crate) fn first_ps(&self) -> u64 {
         self.0.peek().map_or(NEVER_PS, |Reverse(event)| time_of(*event))

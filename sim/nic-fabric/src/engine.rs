@@ -28,7 +28,7 @@ pub(crate) mod event {
     pub const CABLE: u64 = 0;
     /// New forwarding tables come into force.
     pub const REROUTE: u64 = 1;
-    /// The far end pauses a link (sub 0) or lets it go on (sub 1). Entity: link.
+    /// The far end lets a link go on or pauses it. Entity: link; sub: see [`PauseRequest`](super::PauseRequest).
     pub const PAUSE: u64 = 2;
     /// The frame on the line of a link with classes has left. Entity: link.
     pub const SENT: u64 = 3;
@@ -98,7 +98,24 @@ pub(crate) enum Crossing {
         flight: Flight,
     },
     /// A request of the far end to the near one.
-    Pause { link: u32, at_ps: u64, may_go_on: bool },
+    Pause { link: u32, at_ps: u64, request: PauseRequest },
+}
+
+/// What the far end of a link asks of the near one: the link's epoch, above a bit that is set if it must pause. So of
+/// requests of the same picosecond that to pause comes last, as it does at the far end: what leaves a switch comes
+/// before what arrives there.
+#[derive(Clone, Copy)]
+pub(crate) struct PauseRequest(pub u32);
+
+impl PauseRequest {
+    pub(crate) fn new(epoch: u32, may_go_on: bool) -> PauseRequest {
+        PauseRequest(epoch << 1 | u32::from(!may_go_on))
+    }
+
+    /// Whether the link may go on; `None` if the cable has failed since the request was made, and it was lost.
+    pub(crate) fn may_go_on(self, epoch: u32) -> Option<bool> {
+        (self.0 >> 1 == epoch & (u32::MAX >> 1)).then_some(self.0 & 1 == 0)
+    }
 }
 
 impl Crossing {
@@ -390,7 +407,7 @@ impl Core {
     /// Takes over what another shard sent. A frame sent before its link went down is lost here.
     pub(crate) fn take_over(&mut self, crossing: Crossing) {
         match crossing {
-            Crossing::Pause { link, at_ps, may_go_on } => self.expect_pause(link, at_ps, may_go_on),
+            Crossing::Pause { link, at_ps, request } => self.expect_pause(link, at_ps, request),
             Crossing::Frame { link, epoch, stray, mut flight } => {
                 if epoch != self.rx[link as usize].epoch {
                     return self.lose(link, flight.take_frame(), DropCause::LinkDown);
@@ -408,8 +425,8 @@ impl Core {
     }
 
     /// The far end's request to pause a link, or to let it go on, will reach the near end.
-    pub(crate) fn expect_pause(&mut self, link: u32, at_ps: u64, may_go_on: bool) {
-        self.agenda.push(self.near_node(link), at_ps, key(event::PAUSE, link, u32::from(may_go_on)));
+    pub(crate) fn expect_pause(&mut self, link: u32, at_ps: u64, request: PauseRequest) {
+        self.agenda.push(self.near_node(link), at_ps, key(event::PAUSE, link, request.0));
     }
 
     /// Takes the first frame off a link, at its time.

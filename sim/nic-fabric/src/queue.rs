@@ -10,7 +10,7 @@
 
 use std::collections::VecDeque;
 
-use crate::engine::{event, key, Core, Crossing};
+use crate::engine::{event, key, Core, Crossing, PauseRequest};
 use crate::flight::Flight;
 use crate::frame::{FRAME_BYTES_MIN, WIRE_OVERHEAD_BYTES};
 use crate::link::LinkSpec;
@@ -267,14 +267,19 @@ impl Core {
     fn request_pause(&mut self, link: u32, may_go_on: bool, now_ps: u64) {
         let back = &self.tx[(link ^ 1) as usize];
         let at_ps = now_ps + back.serialisation_ps(FRAME_BYTES_MIN + WIRE_OVERHEAD_BYTES) + back.delay_ps;
+        // Every shard knows the epoch of every link.
+        let request = PauseRequest::new(self.tx[link as usize].epoch, may_go_on);
         match back.to_shard {
-            shard if shard == self.shard => self.expect_pause(link, at_ps, may_go_on),
-            shard => self.outbox[shard as usize].push(Crossing::Pause { link, at_ps, may_go_on }),
+            shard if shard == self.shard => self.expect_pause(link, at_ps, request),
+            shard => self.outbox[shard as usize].push(Crossing::Pause { link, at_ps, request }),
         }
     }
 
-    pub(crate) fn pause(&mut self, link: u32, may_go_on: bool) {
-        if let Some(queue) = self.tx[link as usize].queue.as_mut() {
+    /// A request of the far end is there, unless it was lost.
+    pub(crate) fn pause(&mut self, link: u32, request: PauseRequest) {
+        let tx = &mut self.tx[link as usize];
+        let Some(may_go_on) = request.may_go_on(tx.epoch) else { return };
+        if let Some(queue) = tx.queue.as_mut() {
             queue.is_paused = !may_go_on;
         }
         self.send_next(link, self.now_ps);

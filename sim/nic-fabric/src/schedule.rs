@@ -7,7 +7,8 @@
 
 use std::sync::Arc;
 
-use crate::engine::{event, key, Core};
+use crate::agenda::NEVER_PS;
+use crate::engine::{event, key, split_key, Core};
 use crate::frame::Frame;
 use crate::route::Routes;
 use crate::stats::DropCause;
@@ -105,7 +106,23 @@ impl Core {
         lost.extend(std::iter::from_fn(|| Some(rx.line.pop()?.1)));
         let strays: Vec<(u32, u32)> = self.strays.range((link, 0)..=(link, u32::MAX)).map(|entry| *entry.0).collect();
         lost.extend(strays.iter().filter_map(|stray| Some(self.strays.remove(stray)?.into_parts().1)));
+        if !lost.is_empty() {
+            self.expect_no_more(link, !strays.is_empty());
+        }
         lost.into_iter().for_each(|frame| self.lose(link, frame, DropCause::LinkDown));
+    }
+
+    /// Nothing that was on a link will arrive at its far end, neither in the order of the link nor, if there were any,
+    /// as strays: nobody is told of a time at which nothing happens.
+    fn expect_no_more(&mut self, link: u32, had_strays: bool) {
+        let node = self.rx[link as usize].node;
+        if had_strays {
+            let own = self.agenda.own(node);
+            own.retain(|key| !matches!(split_key(key), (event::STRAY, of, _) if of == link));
+        }
+        let lines = self.net.ports(node).iter().map(|out| &self.rx[(out ^ 1) as usize].line);
+        let first_ps = lines.map(|line| line.first_ps()).min();
+        self.agenda.settle(node, first_ps.unwrap_or(NEVER_PS));
     }
 
     /// Brings tables into force that know which cables are up now.

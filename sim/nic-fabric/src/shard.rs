@@ -1,7 +1,7 @@
 //! The event loop of one shard: serves its nodes, and tells them of what concerns them.
 
 use crate::agenda::NEVER_PS;
-use crate::engine::{event, key, split_key, Core};
+use crate::engine::{event, key, split_key, Core, PauseRequest};
 use crate::fabric::Delivery;
 use crate::frame::Frame;
 use crate::node::{Ahead, Context, Node};
@@ -191,7 +191,7 @@ impl Shard {
                     self.tell_port(entity, |node, ctx, port| node.on_port_idle(ctx, port));
                 }
             }
-            event::PAUSE => core.pause(entity, sub == 1),
+            event::PAUSE => core.pause(entity, PauseRequest(sub)),
             event::STRAY => {
                 if let Some(mut flight) = core.take_stray(entity, sub) {
                     core.record_arrival(entity, &mut flight);

@@ -86,6 +86,38 @@ fn lossless_incast_survives_an_outage_of_a_core_cable() {
     assert!(stats.delivered > 600 && stats.drops.total() > 300, "{stats:?}");
 }
 
+/// The request would reach a port that has nothing to do with it any more, and nobody would let that go on.
+#[test]
+fn pause_under_way_when_the_cable_fails_is_lost_with_it() {
+    let mut pauses = 0;
+    for step in 0..40 {
+        let mut fabric = Fabric::new(&topology(link().with_pfc(pfc(30_000))), 1).unwrap();
+        let from_ps = 3_000_000 + step * 300_000;
+        fabric.schedule(&Outage::new("h1->leaf0".into(), from_ps, from_ps + 100_000)).unwrap();
+        for from in 1..3 {
+            for i in 0..100 {
+                fabric.inject(Port { node: NodeId(from), index: 0 }, 0, udp(from, 0, i, DATA_TOS, 1000)).unwrap();
+            }
+        }
+        fabric.inject(Port { node: NodeId(1), index: 0 }, 90_000_000, udp(1, 0, 0, DATA_TOS, 1000)).unwrap();
+        fabric.run_until_idle(u64::MAX);
+        assert_conserved(&fabric);
+        let stats = fabric.stats();
+        assert_eq!(stats.in_flight, 0, "outage at {from_ps} ps: {stats:?}");
+        pauses += stats.pauses;
+    }
+    assert!(pauses > 40, "{pauses} pauses");
+}
+
+/// A switch that lets a link go on and, in the same picosecond, takes a frame from it that is too much again.
+#[test]
+fn pause_after_a_request_to_go_on_of_the_same_picosecond_is_what_holds() {
+    let without_hysteresis = Pfc { xoff_bytes: 20_000, xon_bytes: 20_000, headroom_bytes: 25_000 + 2 * 1_066 + 84 };
+    let stats = incast(link().with_pfc(without_hysteresis)).stats();
+    assert_eq!((stats.delivered, stats.drops.total()), (1400, 0), "{stats:?}");
+    assert!(stats.pauses > 20, "{stats:?}");
+}
+
 #[test]
 fn control_frame_overtakes_queued_data_but_not_the_frame_on_the_line() {
     let mut fabric = Fabric::new(&topology(link()), 1).unwrap();

@@ -3,8 +3,8 @@
 mod traffic;
 
 use nic_fabric::{
-    Context, DropCause, Fabric, FabricError, Frame, LeafSpine, LinkSelect, LinkSpec, Node, NodeId, Outage, PlaneLinks,
-    Port, Topology,
+    Action, Context, DropCause, Fabric, FabricError, Frame, LeafSpine, LinkSelect, LinkSpec, Node, NodeId, Outage,
+    PlaneLinks, Port, Rule, Topology, Verdict,
 };
 use traffic::{assert_conserved, frames_on, udp, udp_in_plane, A};
 
@@ -169,4 +169,29 @@ fn host_without_a_way_is_counted_as_no_route() {
     fabric.inject(A, 10 * US, udp(0, 1, 7, 0, 100)).unwrap();
     fabric.run_until_idle(u64::MAX);
     assert_eq!(fabric.stats().drops.count(DropCause::NoRoute), 1);
+}
+
+/// A frame, and one that came to be late, on a cable between two threads when it fails.
+#[test]
+fn what_a_failed_cable_lost_leaves_no_time_at_which_nothing_happens() {
+    for thread_count in [1, 2] {
+        let link = LinkSpec::new(400_000, 500_000);
+        let planes = vec![PlaneLinks { host: link.clone(), core: link }];
+        let shape = LeafSpine { leaf_count: 2, hosts_per_leaf: 1, spine_count: 1, planes };
+        // Both frames are at the spine before 1.1 us.
+        for from_ps in (1_100_000..1_400_000).step_by(20_000) {
+            let mut fabric = Fabric::with_threads(&Topology::leaf_spine(&shape), 1, thread_count).unwrap();
+            let delay = Action::Nth { first: 2, count: 1, verdict: Verdict::Delay { delay_ps: 5 * US } };
+            fabric.add_rule(&"spine0->leaf1".into(), Rule::new(delay)).unwrap();
+            fabric.schedule(&Outage::new("spine0->leaf1".into(), from_ps, from_ps + 10)).unwrap();
+            (0..2).for_each(|flow| fabric.inject(A, 0, udp(0, 1, flow, 0, 100)).unwrap());
+            fabric.advance(from_ps);
+            assert_eq!(fabric.stats().drops.count(DropCause::LinkDown), 2, "outage from {from_ps} ps");
+            assert_eq!(fabric.next_event_ps(), Some(from_ps + 10));
+            fabric.run_until_idle(u64::MAX);
+            assert_eq!((fabric.next_event_ps(), fabric.now_ps()), (None, from_ps + 10));
+            // The first switch and the spine, and nothing else.
+            assert_eq!(fabric.stats().events, 2 * 2, "outage from {from_ps} ps, {thread_count} threads");
+        }
+    }
 }
