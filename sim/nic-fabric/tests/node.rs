@@ -1,7 +1,12 @@
 //! Nodes inside the fabric: frames, timers, their own randomness, work given from outside.
 
-use nic_fabric::{Context, Fabric, Frame, LinkSpec, Node, NodeId, Topology};
+mod traffic;
+
+use nic_fabric::{
+    Action, Context, Fabric, Frame, LinkId, LinkSelect, LinkSpec, Node, NodeId, Outage, Port, Rule, Topology,
+};
 use rand_core::RngCore;
+use traffic::udp;
 
 /// Sends a frame every `period_ps`, echoes what it gets, and logs.
 #[derive(Default)]
@@ -98,4 +103,55 @@ fn node_randomness_is_its_own_and_follows_the_seed() {
     assert_eq!(draw(1, 0), draw(1, 0));
     assert_ne!(draw(1, 0), draw(1, 1));
     assert_ne!(draw(1, 0), draw(2, 0));
+}
+
+/// Notes what comes, in the order in which it comes.
+#[derive(Default)]
+struct Clerk(Vec<(u64, String)>);
+
+impl Node for Clerk {
+    fn on_start(&mut self, ctx: &mut Context<'_>) {
+        ctx.set_timer(ARRIVAL_PS, 2);
+        ctx.set_timer(ARRIVAL_PS, 1);
+        ctx.set_timer(ARRIVAL_PS - 1, 3);
+    }
+
+    fn on_frame(&mut self, ctx: &mut Context<'_>, port: u16, _: Frame) {
+        self.0.push((ctx.now_ps(), format!("frame {port}")));
+    }
+
+    fn on_timer(&mut self, ctx: &mut Context<'_>, token: u32) {
+        self.0.push((ctx.now_ps(), format!("timer {token}")));
+        if token == 2 {
+            // The past is now.
+            ctx.set_timer(0, 0);
+        }
+    }
+
+    fn on_port_state(&mut self, ctx: &mut Context<'_>, port: u16, _: bool) {
+        self.0.push((ctx.now_ps(), format!("state {port}")));
+    }
+}
+
+const ARRIVAL_PS: u64 = 84 * 80 + 5_000;
+
+#[test]
+fn events_of_a_picosecond_come_as_cables_frames_strays_timers_each_in_the_order_of_their_numbers() {
+    let mut topology = Topology::new();
+    let (from, to) = (topology.add_host(), topology.add_host());
+    (0..3).for_each(|_| topology.add_cable(from, to, &LinkSpec::new(100_000, 5_000), 0));
+    let mut fabric = Fabric::new(&topology, 1).unwrap();
+    let copy = Action::Duplicate { ppm: 1_000_000, delay_ps: 0 };
+    fabric.add_rule(&LinkSelect::Link(LinkId(0)), Rule::new(copy)).unwrap();
+    fabric.schedule(&Outage::new(LinkSelect::Link(LinkId(4)), ARRIVAL_PS, ARRIVAL_PS + 1)).unwrap();
+    for index in [1, 0] {
+        fabric.inject(Port { node: NodeId(0), index }, 0, udp(0, 1, 7, 0, 0)).unwrap();
+    }
+    fabric.attach(NodeId(1), Clerk::default());
+    fabric.run_until_idle(u64::MAX);
+    let log = &fabric.node::<Clerk>(NodeId(1)).unwrap().0;
+    assert_eq!((log[0].0, log[0].1.as_str()), (ARRIVAL_PS - 1, "timer 3"));
+    let now: Vec<&str> = log.iter().filter(|entry| entry.0 == ARRIVAL_PS).map(|entry| entry.1.as_str()).collect();
+    assert_eq!(now, ["state 2", "frame 0", "frame 1", "frame 0", "timer 1", "timer 2", "timer 0"]);
+    assert_eq!(log.len(), 1 + now.len() + 1);
 }
