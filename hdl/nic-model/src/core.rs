@@ -5,7 +5,7 @@ use crate::counters::Counters;
 use crate::mr::MrTable;
 use crate::plane::PlaneQueue;
 use crate::read_budget::ReadBudget;
-use crate::timer::Timers;
+use crate::timer::{TimerKey, Timers};
 use crate::transport::loss_meter::LossMeter;
 use crate::transport::rate_hint::{HintEngine, HintRules};
 use crate::wire::emit::EmitConfig;
@@ -75,6 +75,21 @@ impl Core {
             cfg,
             cqs: Vec::new(),
             events: VecDeque::new(),
+        }
+    }
+
+    /// Connection `conn` waits for room for `bytes` that a read asks for. Room comes with answers, and else by the clock:
+    /// perhaps nothing arrives any more.
+    pub fn wait_for_read_room(&mut self, conn: u32, bytes: u32) {
+        self.reads.wait(conn, bytes);
+        self.are_reads_awaited = true;
+        self.arm_reads();
+    }
+
+    /// Sets the timer by which room comes back by itself, if a connection waits for it.
+    pub fn arm_reads(&mut self) {
+        if let Some(at) = self.reads.deadline() {
+            self.timers.arm(&mut self.reads.armed, at, TimerKey::Reads);
         }
     }
 

@@ -183,6 +183,7 @@ impl Nic {
             return false;
         }
         c.settle_path(&mut self.core, now, path.into());
+        c.keep_a_path(now);
         c.activate(&mut self.core);
         true
     }
@@ -201,6 +202,7 @@ impl Nic {
         }
         core.event(Event::Path { conn, path, state: p.state });
         c.settle_path(core, now, index);
+        c.keep_a_path(now);
         c.activate(core);
         true
     }
@@ -304,10 +306,7 @@ impl Nic {
             }
         }
         self.core.are_reads_awaited = self.core.reads.is_awaited();
-        if let Some(at) = self.core.reads.deadline() {
-            let Core { reads, timers, .. } = &mut self.core;
-            timers.arm(&mut reads.armed, at, TimerKey::Reads);
-        }
+        self.core.arm_reads();
     }
 
     /// The MAC reported a damaged frame.

@@ -478,8 +478,7 @@ impl Connection {
                 m.room = self.read_grant.take().or_else(|| core.reads.take_room(now, bytes));
                 if m.room.is_none() {
                     if !core::mem::replace(&mut self.waits_for_room, true) {
-                        core.reads.wait(self.index, bytes);
-                        core.are_reads_awaited = true;
+                        core.wait_for_read_room(self.index, bytes);
                     }
                     r.wait_for_request.push(stream as u16);
                     return Err(Wait::Blocked);

@@ -40,11 +40,6 @@ impl Retired {
         self.all.iter().any(|p| usize::from(*p) == path)
     }
 
-    /// How many there are.
-    pub fn count(&self) -> usize {
-        self.all.len()
-    }
-
     /// When something is to be said again.
     pub fn next_at(&self) -> Time {
         self.closing.iter().map(|c| c.next_at).min().unwrap_or(Time::NEVER)

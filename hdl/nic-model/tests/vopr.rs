@@ -2,8 +2,9 @@
 
 mod bench;
 
-use bench::{local, remote, Bench, Cable, Fate, US};
+use bench::{local, nic_config, remote, Bench, Cable, Fate, IOVA, US};
 use nic_model::conn_config::ConnConfig;
+use nic_model::memory::ByteMemory;
 use nic_model::transport::path::PathState;
 use nic_model::wire::packet::Body;
 use nic_model::wire::parser::{parse, PortFilter};
@@ -11,6 +12,8 @@ use nic_model::work::{ConnId, Event, SendOp, SendWr};
 use nic_model::ConnState;
 use nic_spec::csr::stats::Counter;
 use nic_spec::desc::Status;
+use std::cell::Cell;
+use std::rc::Rc;
 
 const ANY: PortFilter = PortFilter { mac: None, udp_dport: 4791, frame_bytes_max: 9216, elide_icrc: false };
 
@@ -281,4 +284,75 @@ fn paths_leave_a_plane_that_the_peer_reported_down_as_soon_as_they_can() {
     b.nics[0].set_link(b.now, 1, true);
     b.run(60_000 * US);
     assert_eq!(on(&b, 1), 4, "plane 1 is well again, of plane 0 the peer said that it is not");
+}
+
+/// P-043, P-044: all paths but those that were rested are closed or switched off.
+#[test]
+fn a_rested_path_comes_back_when_the_others_are_closed_or_denied() {
+    for is_closed in [true, false] {
+        let mut b = Bench::new(1, Cable::default(), 1, 1 << 20);
+        let [tx, _] = b.connect(0, 4, |side, cfg| {
+            cfg.transport.bootstrap = side == 0;
+            cfg.transport.paths_min = 2;
+        });
+        for i in 0..200 {
+            let write = SendOp::Write { remote: remote(0), imm: None };
+            b.nics[0].post_send(b.now, tx, 1, SendWr::new(i, write, local(0), 1000)).expect("room");
+            b.run(10 * US);
+        }
+        let states: Vec<_> = b.nics[0].paths(tx).expect("a connection").iter().map(|p| p.state).collect();
+        let in_use: Vec<u8> = (0..4).filter(|path| states[usize::from(*path)] != PathState::Unused).collect();
+        assert_eq!(in_use.len(), 2, "two were to be rested: {states:?}");
+        for path in in_use {
+            let is_done = match is_closed {
+                true => b.nics[0].close_path(b.now, tx, path),
+                false => b.nics[0].deny_path(b.now, tx, path, true),
+            };
+            assert!(is_done, "path {path}");
+        }
+        b.completions(0, 0);
+        let write = SendOp::Write { remote: remote(0), imm: None };
+        b.nics[0].post_send(b.now, tx, 1, SendWr::new(7, write, local(0), 100_000)).expect("room");
+        b.run(1_000 * US);
+        let done: Vec<_> = b.completions(0, 0).iter().map(|c| (c.wr_id, c.status)).collect();
+        assert_eq!(done, [(7, Status::Ok)], "closed: {is_closed}");
+    }
+}
+
+/// M-043: the answer that holds the room for reads never comes, and nothing else arrives.
+#[test]
+fn room_for_reads_comes_back_by_the_clock_when_nothing_arrives() {
+    let (cable, bytes) = (Cable::default(), 8 << 20);
+    let configs = [0, 1].map(|side| {
+        let mut cfg = nic_config(side, 1, &cable);
+        // Room for one read.
+        cfg.read_horizon_ps = 2 * US;
+        cfg
+    });
+    let memory = || ByteMemory::new(IOVA, bytes);
+    let mut b = Bench::with_configs(1, cable, bytes as u64, [memory(), memory()], configs);
+    let [dead, _] = b.connect(0, 4, |_, _| ());
+    let [alive, _] = b.connect(1, 4, |_, _| ());
+    let is_asked = Rc::new(Cell::new(false));
+    let (mut lost, is_sent) = (None, is_asked.clone());
+    b.hook = Some(Box::new(move |_, from, _, frame| match parse(frame, &ANY) {
+        // All that the first connection sends, and what the peer says before it was asked.
+        Ok(p) if from == 0 && p.dest == *lost.get_or_insert(p.dest) => Fate::Drop,
+        Ok(p) if from == 0 && matches!(p.body, Body::ReadReq(..)) => {
+            is_sent.set(true);
+            Fate::Pass
+        }
+        _ if from == 1 && !is_sent.get() => Fate::Drop,
+        _ => Fate::Pass,
+    }));
+    for (conn, wr_id) in [(dead, 1), (alive, 99)] {
+        let read = SendOp::Read { remote: remote(0) };
+        b.nics[0].post_send(b.now, conn, 1, SendWr::new(wr_id, read, local(0), 4 << 20)).expect("room");
+        b.run(US);
+    }
+    b.run(10 * US);
+    assert!(!is_asked.get(), "the last read has to wait");
+    b.run(2_000 * US);
+    assert!(is_asked.get(), "it was never sent");
+    assert!(b.completions(0, 0).iter().any(|c| (c.wr_id, c.status) == (99, Status::Ok)));
 }
