@@ -73,11 +73,6 @@ pub fn paths_wanted(bdp_pkts: u32, min: u32, max: u32) -> u32 {
     (2 * u64::from(bdp_pkts)).div_ceil(u64::from(BITS)).clamp(u64::from(min), u64::from(max.max(min))) as u32
 }
 
-/// True when a path may carry new packets, now or when its route carries again.
-fn is_in_use(path: &TxPath) -> bool {
-    !matches!(path.state, PathState::Unused | PathState::Denied)
-}
-
 impl Connection {
     /// Looks at the number of paths if it is time.
     pub fn bootstrap_paths(&mut self, core: &mut Core, now: Time) {
@@ -88,7 +83,7 @@ impl Connection {
         let Some(srtt_ps) = self.rtt.srtt_ps() else { return };
         self.opening.next_look = now.after_ps(LOOK_RTTS * srtt_ps);
         let want = paths_wanted(self.bdp_pkts, cfg.paths_min, cfg.paths_max.min(256)) as usize;
-        let in_use = self.paths.iter().filter(|p| is_in_use(p)).count() + self.opening.waiting.len();
+        let in_use = self.paths.iter().filter(|p| p.is_in_use()).count() + self.opening.waiting.len();
         if want > in_use + in_use / 4 {
             self.add_paths(core, now, want - in_use);
         } else if want + in_use / 4 < in_use {
@@ -102,7 +97,7 @@ impl Connection {
 
     /// Brings a rested path back if none is in use any more: the others were closed or switched off.
     pub fn keep_a_path(&mut self, now: Time) {
-        if self.paths.iter().any(is_in_use) {
+        if self.paths.iter().any(TxPath::is_in_use) {
             return;
         }
         let rested = |i: &usize| self.paths.get(*i).is_some_and(|p| p.state == PathState::Unused);
@@ -204,7 +199,8 @@ impl Connection {
                 if let Some(n) = self.opening.waiting.iter().position(|p| *p == c.path) {
                     self.opening.waiting.remove(n);
                     self.opening.unopened.retain(|p| *p != c.path);
-                    if let Some(path) = self.paths.get_mut(at) {
+                    // It may have been switched off since.
+                    if let Some(path) = self.paths.get_mut(at).filter(|p| p.state == PathState::Unused) {
                         path.state = PathState::Bootstrap;
                     }
                     self.paths.refresh(at, now, &self.cfg.transport);

@@ -70,7 +70,8 @@ impl Connection {
         }
         let plane = self.next_plane(&usable, index);
         let Some(path) = self.paths.get_mut(index) else { return };
-        if u32::from(path.failed_reaims()) >= tries_max {
+        // A path that is off or rested stays so, whatever becomes of what it sent before.
+        if u32::from(path.failed_reaims()) >= tries_max && path.is_in_use() {
             path.state = PathState::Dead;
         }
         self.move_path(core, now, index, plane);

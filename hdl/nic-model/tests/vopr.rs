@@ -356,3 +356,35 @@ fn room_for_reads_comes_back_by_the_clock_when_nothing_arrives() {
     assert!(is_asked.get(), "it was never sent");
     assert!(b.completions(0, 0).iter().any(|c| (c.wr_id, c.status) == (99, Status::Ok)));
 }
+
+/// P-022, P-024: what a path sent before it was switched off finds no route for long.
+#[test]
+fn a_path_that_is_off_stays_off_whatever_becomes_of_what_it_sent() {
+    let mut b = Bench::new(1, Cable::default(), 1, 1 << 20);
+    let [tx, _] = b.connect(0, 2, |_, _| ());
+    let is_cut = Rc::new(Cell::new(true));
+    let cut = is_cut.clone();
+    b.hook = Some(Box::new(move |_, from, _, frame| match parse(frame, &ANY) {
+        Ok(p) if from == 0 && p.path == 0 && cut.get() => Fate::Drop,
+        _ => Fate::Pass,
+    }));
+    let write = SendOp::Write { remote: remote(0), imm: None };
+    b.nics[0].post_send(b.now, tx, 1, SendWr::new(1, write.clone(), local(0), 100_000)).expect("room");
+    b.run(3 * US);
+    assert!(b.nics[0].deny_path(b.now, tx, 0, true));
+    b.run(100_000 * US);
+    let path = |b: &Bench| {
+        let path = b.nics[0].paths(tx).and_then(|paths| paths.iter().next()).expect("a path");
+        (path.state, path.stats.reaim_count, path.new_pkts)
+    };
+    let (state, reaim_count, new_pkts) = path(&b);
+    assert_eq!(state, PathState::Denied);
+    assert!(reaim_count > 3, "it was to try every route");
+    is_cut.set(false);
+    b.run(100_000 * US);
+    assert_eq!(b.completions(0, 0).iter().map(|c| c.status).collect::<Vec<_>>(), [Status::Ok]);
+    b.nics[0].post_send(b.now, tx, 1, SendWr::new(2, write, local(0), 100_000)).expect("room");
+    b.run(1_000 * US);
+    assert_eq!(b.completions(0, 0).iter().map(|c| c.status).collect::<Vec<_>>(), [Status::Ok]);
+    assert_eq!((path(&b).0, path(&b).2), (PathState::Denied, new_pkts));
+}

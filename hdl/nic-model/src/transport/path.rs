@@ -679,7 +679,7 @@ impl TxPath {
         if self.silent_rtos >= 2 {
             return TimerAction::Reaim;
         }
-        if !matches!(self.state, PathState::Unused | PathState::Denied) {
+        if self.is_in_use() {
             self.state = PathState::Suspect;
         }
         TimerAction::Retransmit
@@ -694,6 +694,11 @@ impl TxPath {
                 self.rtx.push_front(psn);
             }
         }
+    }
+
+    /// True when it may carry new packets, now or when its route carries again: it is neither rested nor switched off.
+    pub fn is_in_use(&self) -> bool {
+        !matches!(self.state, PathState::Unused | PathState::Denied)
     }
 
     /// Switches the path off for new packets, or on again; what is outstanding is recovered all the same.
