@@ -207,6 +207,11 @@ impl Nic {
         true
     }
 
+    /// Smallest round trip of a connection in the last periods, over all its paths, ps.
+    pub fn min_rtt_ps(&self, conn: ConnId) -> Option<u64> {
+        self.conn(conn)?.rtt.min_ps()
+    }
+
     /// State of a connection.
     pub fn conn_state(&self, conn: ConnId) -> Option<ConnState> {
         self.conn(conn).map(|c| c.state)

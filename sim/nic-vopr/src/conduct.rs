@@ -27,6 +27,8 @@ pub(crate) struct Limits {
     pub pmtu_bytes: u64,
     /// How long the receiver holds an acknowledgement back.
     pub ack_delay_ps: u64,
+    /// Smallest round trip of the connection lately. It has more samples than a path, and forgets sooner.
+    pub min_rtt_ps: u64,
     /// Bit p: port p has a link, and is one of the connection's planes.
     pub linked: u16,
     /// Bit i: path i is switched off.
@@ -224,7 +226,8 @@ impl Conduct {
         if hint.tokens < -burst {
             return Some(format!("left the pace of {} Mb/s", hint.mbps));
         }
-        let span_ps = longest_ps * u64::from(HINT_WINDOW_RTT_PERCENT) / 100 + limits.ack_delay_ps;
+        let span_ps =
+            longest_ps.max(limits.min_rtt_ps) * u64::from(HINT_WINDOW_RTT_PERCENT) / 100 + limits.ack_delay_ps;
         let bits = u128::from(hint.mbps) * u128::from(span_ps) / 1_000_000;
         let per_plane = (bits as u64).div_ceil(limits.pmtu_bytes * 8 * planes.max(1)) + 1;
         let (most, in_flight) = (WINDOW_DOUBT * per_plane * planes, u64::from(paths.in_flight_pkts()));

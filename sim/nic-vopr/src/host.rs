@@ -474,6 +474,7 @@ fn limits(plan: &ConnPlan) -> Limits {
         pmtu_bytes: 1 << plan.pmtu_log2,
         ack_delay_ps: transport.ack_delay_ps,
         linked: ((1u32 << planes) - 1) as u16,
+        min_rtt_ps: 0,
         denied: 0,
     }
 }

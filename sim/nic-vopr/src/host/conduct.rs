@@ -80,6 +80,7 @@ impl Host {
             let limits = Limits {
                 linked: self.linked & self.limits[index].linked,
                 denied: self.denied[index],
+                min_rtt_ps: nic.min_rtt_ps(conn).unwrap_or(0),
                 ..self.limits[index]
             };
             if let Some(what) = self.conduct[index].check(now_ps, paths, &limits) {
