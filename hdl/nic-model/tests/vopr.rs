@@ -369,7 +369,7 @@ fn a_path_that_is_off_stays_off_whatever_becomes_of_what_it_sent() {
         _ => Fate::Pass,
     }));
     let write = SendOp::Write { remote: remote(0), imm: None };
-    b.nics[0].post_send(b.now, tx, 1, SendWr::new(1, write.clone(), local(0), 100_000)).expect("room");
+    b.nics[0].post_send(b.now, tx, 1, SendWr::new(1, write, local(0), 100_000)).expect("room");
     b.run(3 * US);
     assert!(b.nics[0].deny_path(b.now, tx, 0, true));
     b.run(100_000 * US);
