@@ -22,12 +22,12 @@ pub trait Node: AsAny + Send {
     /// ignores it.
     fn on_timer(&mut self, ctx: &mut Context<'_>, token: u32);
 
-    /// Something will happen to the node within the next few events: the lines of memory that every call touches may be
-    /// fetched with [`prefetch`](crate::prefetch()). The first two lines of the node are being fetched when this comes.
+    /// The node will be served soon, after one or two others: the lines of memory that every call touches may be fetched
+    /// with [`prefetch`](crate::prefetch()). The first two lines of the node are being fetched when this comes.
     fn foresee(&self) {}
 
-    /// As [`foresee`](Self::foresee) when it is known what will happen. Called for several nodes in turn between that
-    /// and the events.
+    /// As [`foresee`](Self::foresee) when it is known what will happen: for the first events while another node is served,
+    /// for the frames after them a few events ahead.
     fn foresee_event(&self, _ahead: Ahead<'_>) {}
 
     /// The cable at a port went down or came back.

@@ -206,8 +206,8 @@ impl Shard {
         }
     }
 
-    /// Does what concerns all nodes at a time. Every shard has these events; they are not counted, so that the count is that of one
-    /// shard.
+    /// Does what concerns all nodes at a time. Every shard has these events; they are not counted, so that the count is
+    /// that of one shard.
     fn dispatch_common(&mut self, time_ps: u64) {
         self.core.now_ps = time_ps;
         while self.core.agenda.common.first_ps() == time_ps {

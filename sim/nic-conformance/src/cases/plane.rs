@@ -472,7 +472,7 @@ fn an_opening_that_is_repeated_is_answered_again(k: &mut Kit<'_>) -> Outcome {
     k.inject(&open_path(&c))?;
     k.expect(Opcode::PathCtl, k.at_once())?;
     // What was received stays received.
-    k.inject(&c.write(100, 0, b"XXXX").mseq(0).path(5))?;
+    k.inject(&c.write(100, 0, b"late").mseq(0).path(5))?;
     check(k.acks(100, &[])?.dup, "P-040: a repeated opening forgot what was received")?;
     k.memory_holds_only(&[(0, b"open")])
 }
